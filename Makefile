@@ -1,0 +1,35 @@
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet -c constraints.txt
+
+.PHONY: demo test test-models lint check clean
+
+demo: .venv/.installed
+	$(BIN)/ctta demo
+
+# One torch thread per worker: two-thread torch beside a busy neighbour is many times slower.
+test: .venv/.installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not models"
+
+test-models: .venv/.installed-models
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m models
+
+lint: .venv/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src
+	$(BIN)/lint-imports
+
+check: test test-models lint
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.venv/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(INSTALL) -e ".[dev]"
+	touch $@
+
+.venv/.installed-models: .venv/.installed
+	$(INSTALL) -e ".[dev,models]"
+	touch $@
