@@ -1,31 +1,31 @@
 """Every exception the library raises on purpose.
 
-    CttaError
-    ├── ModelError
-    │   ├── HeadNotFound            no layer that can be read as the linear head
-    │   │   └── SharedHead          the head is used more than once
-    │   └── NothingToTrain          a method found none of the parameters it adapts
-    ├── InputError (ValueError)
-    │   ├── ImageDtype              not floating point
-    │   ├── ImageShape              not (N, C, H, W), or N = 0
-    │   ├── ImageRange              outside [0, 1]
-    │   ├── NonFiniteImages         NaN or Inf
-    │   └── BatchTooSmall           fewer images than the method's statistics need
-    ├── ParameterError (ValueError) a constructor argument outside its range
-    ├── UnknownName (KeyError)      with "did you mean"
-    │   ├── UnknownMethod
-    │   └── UnknownStream
-    ├── ConcurrentUse               two threads in one adapter
-    ├── InferenceMode               learning is impossible inside torch.inference_mode
-    ├── CheckpointError
-    │   ├── NotACheckpoint          a truncated or foreign file
-    │   ├── MethodMismatch          another method's checkpoint
-    │   └── SourceMismatch          adapted from other source weights
-    ├── DataError
-    │   ├── MissingData             a file that is not there, and where to get it
-    │   ├── BadData                 truncated, foreign or inconsistent data
-    │   └── NotWeights              a file of weights that is not one, or does not fit
-    └── MissingExtra (ImportError)  an optional dependency is not installed
+CttaError
+├── ModelError
+│   ├── HeadNotFound            no layer that can be read as the linear head
+│   │   └── SharedHead          the head is used more than once
+│   └── NothingToTrain          a method found none of the parameters it adapts
+├── InputError (ValueError)
+│   ├── ImageDtype              not floating point
+│   ├── ImageShape              not (N, C, H, W), or N = 0
+│   ├── ImageRange              outside [0, 1]
+│   ├── NonFiniteImages         NaN or Inf
+│   └── BatchTooSmall           fewer images than the method's statistics need
+├── ParameterError (ValueError) a constructor argument outside its range
+├── UnknownName (KeyError)      with "did you mean"
+│   ├── UnknownMethod
+│   └── UnknownStream
+├── ConcurrentUse               two threads in one adapter
+├── InferenceMode               learning is impossible inside torch.inference_mode
+├── CheckpointError
+│   ├── NotACheckpoint          a truncated or foreign file
+│   ├── MethodMismatch          another method's checkpoint
+│   └── SourceMismatch          adapted from other source weights
+├── DataError
+│   ├── MissingData             a file that is not there, and where to get it
+│   ├── BadData                 truncated, foreign or inconsistent data
+│   └── NotWeights              a file of weights that is not one, or does not fit
+└── MissingExtra (ImportError)  an optional dependency is not installed
 """
 
 from __future__ import annotations

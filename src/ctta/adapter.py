@@ -1,0 +1,277 @@
+"""Adapter: a classifier that answers, then learns, batch after batch.
+
+One adapter has one owner. A second thread that enters it raises ConcurrentUse; nothing is corrupted.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from ctta import errors
+from ctta.classifier import Classifier, Precision
+from ctta.functional import diversity
+from ctta.images import broken_images
+from ctta.norms import batch_norms, source_statistics_where_single
+from ctta.options import AnswerOptions, Optimizer, SharedOptions, check_bounds, check_choices
+from ctta.state import Stateful
+
+logger = logging.getLogger("ctta")
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one batch gave: the logits made before learning from it, the loss, and numbers for a log."""
+
+    logits: Tensor
+    loss: float | None = None
+    log: dict[str, float] = field(default_factory=dict)
+
+
+class Adapter(Stateful):
+    """Base of every method: owns a copy of the source classifier and the state that moves.
+
+    A method writes ``__init__``, which names the paper's state and ends with ``self.begin(parameters)``, and
+    ``adapt(x)``, the algorithm; ``answer(x)`` where the answer is not the student's own.
+
+    ``window`` keeps the last images so that batches of one work; ``precision`` "bf16" runs the networks under
+    autocast; ``invalid`` says what to do with NaN or Inf images ("answer": they get all-zero logits, the batch is
+    not learnt from); ``optimizer`` is "adam", "sgd" (with ``momentum`` and ``nesterov``) or a function of the
+    parameters; ``reset_every`` restores the source every so many steps; ``seed`` starts the adapter's own generator.
+    """
+
+    learns: ClassVar[bool] = True
+    source_free: ClassVar[bool] = True
+    uses_batch_statistics: ClassVar[bool] = True
+    trains: ClassVar[str] = "parameters"
+    # Forward passes of a batch through a network in one step, and how many of them are differentiated.
+    passes: ClassVar[tuple[int, int]]
+    recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        optimizer: Optimizer = "adam",
+        lr: float = 1e-3,
+        momentum: float = 0.9,
+        nesterov: bool = True,
+        seed: int = 0,
+        window: int | None = None,
+        precision: Precision = "fp32",
+        reset_every: int | None = None,
+        invalid: Literal["raise", "answer"] = "raise",
+    ) -> None:
+        super().__init__(optimizer=optimizer, lr=lr, momentum=momentum, nesterov=nesterov, seed=seed, window=window)
+        self.precision, self.reset_every, self.invalid = precision, reset_every, invalid
+        check_bounds(self, lr=(0, math.inf), momentum=(0, 1), window=(2, math.inf), reset_every=(1, math.inf))
+        check_choices(self, precision=("fp32", "bf16"), invalid=("raise", "answer"), nesterov=(True, False))
+        if not callable(optimizer):
+            check_choices(self, optimizer=("adam", "sgd"))
+
+        source = model if isinstance(model, Classifier) else Classifier(model)
+        self.source_digest = source.digest()
+        # Eval mode: no dropout and no stochastic depth. channels_last is the faster layout for convolutions.
+        self.student = copy.deepcopy(source).eval()
+        self.student.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.student.precision = precision
+
+    # What a method writes.
+
+    def adapt(self, x: Tensor) -> Step:
+        """Answer for a batch and learn from it: the algorithm of the paper."""
+        raise NotImplementedError
+
+    def answer(self, x: Tensor) -> Tensor:
+        """The logits this method stands for, without learning; the student's unless a method says otherwise."""
+        return self.student(x)
+
+    # What a method calls.
+
+    def begin(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Name the parameters that learn, build their optimizer and remember the state to reset to."""
+        trained = list(dict.fromkeys(parameters))
+        if self.learns and not trained:
+            raise errors.NothingToTrain(
+                f"{type(self).__name__} adapts {self.trains}; {type(self.student.model).__name__} has none. "
+                "Use a method that adapts every parameter, such as dmse."
+            )
+        learning = {id(p) for p in trained}
+        still = {f"student.{n}" for n, p in self.student.named_parameters() if id(p) not in learning}
+        self._start(trained, still)
+
+    def descend(self, loss: Tensor) -> None:
+        """One optimizer step; a loss or gradient that is not finite ends the whole step without a trace."""
+        if not torch.isfinite(loss):
+            raise _NonFiniteStep
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.apply_gradients()
+
+    def apply_gradients(self) -> None:
+        """Step the optimizer on the gradients at hand, if all of them are finite."""
+        assert self._optimizer is not None, "a method's __init__ must end with self.begin(parameters)"
+        gradients = [p.grad for p in self.trained if p.grad is not None]
+        sound = not gradients or bool(torch.isfinite(nn.utils.get_total_norm(gradients)))
+        if sound:
+            self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        if not sound:
+            raise _NonFiniteStep
+
+    # What a user calls.
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Answer for a batch of images (N, C, H, W) in [0, 1], then learn from it."""
+        return self.step(x).logits
+
+    def step(self, x: Tensor) -> Step:
+        """Answer for a batch, then learn from it: the logits are those made before the update on this batch."""
+        if torch.is_inference_mode_enabled():
+            raise errors.InferenceMode(
+                f"{type(self).__name__} learns from every batch and needs gradients; it was called inside "
+                "torch.inference_mode. Use torch.no_grad, or predict() to answer without learning."
+            )
+        with self._owner, torch.enable_grad():
+            x, broken = self._admit(x)
+            if broken is not None:
+                return Step(self._answer_around(x, broken), log={"invalid": float(broken.sum())})
+            if self._window is None:
+                return self._learn(x)
+            if not self._window.push(x):
+                assert self._window.images is not None
+                return Step(self._answer_newest(self._window.images, len(x)))
+            assert self._window.images is not None
+            step = self._learn(self._window.images)
+            return Step(step.logits[-len(x) :], step.loss, step.log)
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """Answer for a batch and leave no trace."""
+        with self._owner:
+            x, broken = self._admit(x)
+            before = self.generator.get_state()
+            try:
+                if broken is not None:
+                    return self._answer_around(x, broken)
+                if self._window is None:
+                    return self._answer(x)
+                return self._answer_newest(self._window.seen_with(x), len(x))
+            finally:
+                self.generator.set_state(before)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole state to one safetensors file, atomically."""
+        from ctta.checkpoint import save  # noqa: PLC0415, checkpoints know adapters
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], model: nn.Module, **overrides: Any) -> Self:
+        """Rebuild a saved adapter around the same source model; the stream goes on bit for bit."""
+        from ctta.checkpoint import load  # noqa: PLC0415, checkpoints know adapters
+
+        return load(path, model, cls, overrides)
+
+    @classmethod
+    def recipe(cls, stream: str) -> dict[str, Any]:
+        """The constructor arguments published for a benchmark, such as ``recipe("cifar10-c")``."""
+        if stream not in cls.recipes:
+            raise errors.UnknownStream(stream, cls.recipes)
+        return dict(cls.recipes[stream])
+
+    @classmethod
+    def arguments(cls) -> dict[str, Any]:
+        """Every constructor argument and its default."""
+        own = inspect.signature(cls.__init__).parameters
+        base = inspect.signature(Adapter.__init__).parameters
+        found = {name: p.default for name, p in own.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in own.values()):
+            shared = SharedOptions if cls.learns else AnswerOptions
+            found |= {name: base[name].default for name in shared.__annotations__ if name not in found}
+        return found
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every constructor argument and the value it has."""
+        return {name: getattr(self, name) for name in self.arguments()}
+
+    @property
+    def smallest_batch(self) -> int:
+        """The fewest images a step can take with this model."""
+        return 2 if self.uses_batch_statistics and batch_norms(self.student) else 1
+
+    def train(self, mode: bool = True) -> Self:
+        """Record the mode and change nothing: a stream has no training phase."""
+        self.training = mode
+        return self
+
+    # One batch.
+
+    def _admit(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The batch as the student takes it, and which images are broken (None: none is)."""
+        broken = broken_images(x)
+        if broken is not None and self.invalid == "raise":
+            raise errors.NonFiniteImages(
+                f"Images must be finite; {int(broken.sum())} of {len(x)} contain NaN or Inf. Repair them, or use "
+                'invalid="answer" to answer such a batch without learning from it.'
+            )
+        like = next(self.student.parameters(), x)
+        x = x.detach().to(like.device, like.dtype, memory_format=torch.channels_last)
+        return (x.clone() if x.is_inference() else x), broken
+
+    def _learn(self, x: Tensor) -> Step:
+        self._refuse_too_small(x)
+        if self.reset_every is not None and self.steps and self.steps % self.reset_every == 0:
+            self.restore()
+        try:
+            step = self.adapt(x)
+        except _NonFiniteStep:
+            self.skipped += 1
+            logger.warning("step %d of %s was not finite and was not learnt", self.steps, type(self).__name__)
+            step = Step(self._answer(x), log={"skipped": 1.0})
+        self.steps += 1
+        return Step(step.logits, step.loss, {**step.log, "diversity": diversity(step.logits).item()})
+
+    @torch.no_grad()
+    def _answer(self, x: Tensor) -> Tensor:
+        self._refuse_too_small(x)
+        return self.answer(x)
+
+    def _refuse_too_small(self, x: Tensor) -> None:
+        if len(x) < self.smallest_batch:
+            raise errors.BatchTooSmall(
+                f"{type(self).__name__} normalises by batch statistics and needs at least {self.smallest_batch} "
+                f"images; got {len(x)}. Use window=16 or a model without batch norm."
+            )
+
+    def _answer_around(self, x: Tensor, broken: Tensor) -> Tensor:
+        """Answers for the sound images; a broken one gets all-zero logits: every class is as likely."""
+        sound = x[~broken]
+        answers = self._answer_newest(sound, len(sound)) if len(sound) else None
+        classes = self.student.num_classes if answers is None else answers.shape[1]
+        logits = x.new_zeros(len(x), classes)
+        if answers is not None:
+            logits[~broken] = answers
+        return logits
+
+    @torch.no_grad()
+    def _answer_newest(self, held: Tensor, newest: int) -> Tensor:
+        """Answers for the last images of a window, whose others lend their statistics to batch norms."""
+        if self.smallest_batch == 1:
+            return self.answer(held[-newest:])
+        with source_statistics_where_single(self):
+            return self.answer(held)[-newest:]
+
+
+class _NonFiniteStep(Exception):
+    """Ends adapt() where a loss or gradient is not finite."""

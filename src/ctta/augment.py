@@ -1,0 +1,162 @@
+"""The augmented view that CoTTA introduced and RMT, SANTA, RoTTA, ROID and DMSE share.
+
+Each parameter is drawn once for the whole batch; only the noise differs from pixel to pixel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+AnyView = Callable[[Tensor, torch.Generator], Tensor]
+Range = tuple[float, float]
+
+_GREY = (0.2989, 0.587, 0.114)
+_BLUR_RADIUS = 2
+
+
+@dataclass(frozen=True)
+class View:
+    """Colour jitter, a small affine map, blur, flip and noise; the defaults are CoTTA's."""
+
+    brightness: Range = (0.6, 1.4)
+    contrast: Range = (0.7, 1.3)
+    saturation: Range = (0.5, 1.5)
+    hue: Range = (-0.06, 0.06)
+    gamma: Range = (0.7, 1.3)
+    degrees: float = 15.0
+    translate: float = 1 / 16
+    scale: Range = (0.9, 1.1)
+    blur: Range | None = (0.001, 0.5)
+    noise: float = 0.005
+    border: Literal["edge", "reflect"] = "edge"
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """One random view of images (N, C, H, W) in [0, 1]."""
+
+        def draw(low: float, high: float) -> float:
+            return torch.empty(1).uniform_(low, high, generator=generator).item()
+
+        colours = (
+            (adjust_brightness, self.brightness),
+            (adjust_contrast, self.contrast),
+            (adjust_saturation, self.saturation),
+            (adjust_hue, self.hue),
+            (adjust_gamma, self.gamma),
+        )
+        x = x.clamp(0, 1)
+        for i in torch.randperm(len(colours), generator=generator).tolist():
+            adjust, span = colours[i]
+            x = adjust(x, draw(*span))
+
+        angle = draw(-self.degrees, self.degrees)
+        # The published chain shifts a padded image, twice as wide, by a share of its size in whole pixels.
+        height, width = (side + 2 * (side // 2) for side in x.shape[-2:])
+        shift_x = round(draw(-self.translate * width, self.translate * width))
+        shift_y = round(draw(-self.translate * height, self.translate * height))
+        scale = draw(*self.scale)
+        sigma = None if self.blur is None else draw(*self.blur)
+        flip = torch.rand(1, generator=generator).item() < 0.5
+        x = warp(x, angle=angle, shift=(shift_x, shift_y), scale=scale, sigma=sigma, flip=flip, border=self.border)
+        if self.noise:
+            x = x + self.noise * torch.randn(x.shape, generator=generator).to(x)
+        return x.clamp(0, 1)
+
+
+def adjust_brightness(x: Tensor, factor: float) -> Tensor:
+    """Scale every value."""
+    return (x * factor).clamp(0, 1)
+
+
+def adjust_contrast(x: Tensor, factor: float) -> Tensor:
+    """Blend with the mean grey of each image."""
+    return _blend(x, _grey(x).mean(dim=(1, 2, 3), keepdim=True), factor)
+
+
+def adjust_saturation(x: Tensor, factor: float) -> Tensor:
+    """Blend with the grey image; a grey image stays as it is."""
+    return _blend(x, _grey(x), factor) if x.shape[1] == 3 else x
+
+
+def adjust_hue(x: Tensor, turn: float) -> Tensor:
+    """Turn the hue by a share of the circle; a grey image stays as it is."""
+    if x.shape[1] != 3:
+        return x
+    value, top = x.max(1)
+    chroma = value - x.amin(1)
+    r, g, b = x.unbind(1)
+    safe = torch.where(chroma == 0, 1, chroma)
+    # Sextants of the hue circle: red at 0, green at 2, blue at 4. Ties go to the first channel.
+    hue = torch.where(top == 0, (g - b) / safe, torch.where(top == 1, 2 + (b - r) / safe, 4 + (r - g) / safe))
+    hue = hue + 6 * turn
+    k = torch.stack([hue + 5, hue + 3, hue + 1], dim=1) % 6
+    return (value.unsqueeze(1) - chroma.unsqueeze(1) * torch.minimum(k, 4 - k).clamp(0, 1)).clamp(0, 1)
+
+
+def adjust_gamma(x: Tensor, gamma: float) -> Tensor:
+    """Raise every value to a power."""
+    return x.clamp(1e-8, 1).pow(gamma).clamp(0, 1)
+
+
+def warp(
+    x: Tensor,
+    *,
+    angle: float,
+    shift: tuple[int, int],
+    scale: float,
+    sigma: float | None,
+    flip: bool,
+    border: Literal["edge", "reflect"] = "edge",
+) -> Tensor:
+    """Pad, rotate by degrees, shift by pixels, scale, blur 5x5, crop the centre, flip.
+
+    Only what the crop shows is computed: sampling with clamped (or mirrored) coordinates is padding, and a margin of
+    the blur's radius is all the blur can see beyond the crop.
+    """
+    height, width = x.shape[-2:]
+    margin = 0 if sigma is None else _BLUR_RADIUS
+    u = _offsets(width, margin, x)
+    v = _offsets(height, margin, x).unsqueeze(1)
+    if flip:
+        u = -u
+    u, v = u - shift[0], v - shift[1]
+    cos, sin = math.cos(math.radians(angle)) / scale, math.sin(math.radians(angle)) / scale
+    grid = torch.stack(
+        [(cos * u + sin * v) * 2 / max(width - 1, 1), (cos * v - sin * u) * 2 / max(height - 1, 1)], dim=-1
+    )
+    padding = "border" if border == "edge" else "reflection"
+    grid = grid.expand(len(x), -1, -1, -1)
+    x = F.grid_sample(x, grid, mode="bilinear", padding_mode=padding, align_corners=True)
+    return x if sigma is None else _blur(x, sigma)
+
+
+def _offsets(side: int, margin: int, like: Tensor) -> Tensor:
+    half = (side - 1) / 2
+    return torch.arange(-margin, side + margin, dtype=like.dtype, device=like.device) - half
+
+
+def _blur(x: Tensor, sigma: float) -> Tensor:
+    """Gaussian 5x5 blur of the inner pixels: the result is smaller by the radius on each side."""
+    at = torch.arange(-_BLUR_RADIUS, _BLUR_RADIUS + 1, dtype=x.dtype, device=x.device)
+    kernel = (-0.5 * (at / sigma) ** 2).exp()
+    kernel = kernel / kernel.sum()
+    channels = x.shape[1]
+    x = F.conv2d(x, kernel.view(1, 1, 1, -1).expand(channels, 1, 1, -1), groups=channels)
+    return F.conv2d(x, kernel.view(1, 1, -1, 1).expand(channels, 1, -1, 1), groups=channels)
+
+
+def _grey(x: Tensor) -> Tensor:
+    if x.shape[1] != 3:
+        return x.mean(1, keepdim=True)
+    r, g, b = x.unbind(1)
+    return (_GREY[0] * r + _GREY[1] * g + _GREY[2] * b).unsqueeze(1)
+
+
+def _blend(x: Tensor, other: Tensor, factor: float) -> Tensor:
+    return (factor * x + (1 - factor) * other).clamp(0, 1)

@@ -1,0 +1,243 @@
+"""Any image model seen as h∘g: a linear head h on features g."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.weight_norm import WeightNorm
+
+from ctta.errors import HeadNotFound, ParameterError, SharedHead
+
+Precision = Literal["fp32", "bf16"]
+
+# What may stand behind a 1x1-conv head and still leave the logits an affine map of the pooled features.
+_AFTER_CONV_HEAD = (nn.Identity, nn.Flatten, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.Dropout)
+
+
+class Classifier(nn.Module):
+    """Wraps a model that maps images in [0, 1] to logits, and shows the features its head is given.
+
+    ``head`` names the final linear layer (``"fc"``) where it cannot be found; ``mean`` and ``std`` normalise the
+    input per channel (leave them out for a model that normalises its own input).
+    """
+
+    mean: Tensor | None
+    std: Tensor | None
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        head: str | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        if (mean is None) != (std is None):
+            raise ParameterError("Classifier needs both mean and std, or neither.")
+        if std is not None and not all(s > 0 for s in std):
+            raise ParameterError(f"Classifier needs a std above 0 in every channel. Got {tuple(std)} instead.")
+        self.model = model
+        self.precision: Precision = "fp32"
+        self.register_buffer("mean", None if mean is None else torch.tensor(mean).view(1, -1, 1, 1))
+        self.register_buffer("std", None if std is None else torch.tensor(std).view(1, -1, 1, 1))
+        self.head_name = _find_head(model, head)
+        # A head the user named is trusted; a head we guessed is checked once against the logits it should make.
+        self._trusted = head is not None
+        self._given: list[Tensor] | None = None
+        if self.head_name is not None:
+            # A bound method, so that a deepcopy of this wrapper captures for the copy.
+            self.head.register_forward_pre_hook(self._capture)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, C) of images (N, 3, H, W) in [0, 1]."""
+        if self.mean is not None and self.std is not None:
+            x = (x - self.mean) / self.std
+        bf16 = self.precision == "bf16"
+        with torch.autocast(x.device.type, torch.bfloat16) if bf16 else nullcontext():
+            logits = _logits(self.model(x))
+        # Losses and thresholds on entropy need more than bf16's three digits.
+        return logits.float() if bf16 else logits
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: Tensor) -> Tensor:
+            """As forward."""
+
+    def with_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (N, C) and the features (N, d) the head was given, from one forward pass."""
+        dtype = self.weight.dtype
+        self._given = []
+        try:
+            logits = self(x)
+            given = self._given
+        finally:
+            self._given = None
+        if len(given) != 1:
+            raise SharedHead(
+                f"The head must be used once per forward pass; {self._title} uses {self.head_name!r} "
+                f"{len(given)} times. {self._advice}"
+            )
+        (g,) = given
+        if isinstance(self.head, nn.Conv2d):
+            g = g.mean(dim=(2, 3))
+        if g.dim() != 2:
+            raise HeadNotFound(
+                f"The head must be given one feature vector per image; {self.head_name!r} of {self._title} is "
+                f"given {tuple(g.shape)}. {self._advice}"
+            )
+        g = g.to(dtype)
+        if not self._trusted:
+            self._check_head(g, logits)
+        return logits, g
+
+    @property
+    def head(self) -> nn.Module:
+        """The layer h that turns features into logits."""
+        if self.head_name is None:
+            raise HeadNotFound(
+                f"Features and class prototypes come from a final nn.Linear; {self._title} has none. {self._advice}"
+            )
+        return self.model.get_submodule(self.head_name)
+
+    @property
+    def weight(self) -> Tensor:
+        """The head's effective weight W_h (C, d), detached; a weight-normed head gives the product."""
+        head = self.head
+        for hook in head._forward_pre_hooks.values():
+            # torch.nn.utils.weight_norm refreshes `weight` only in a forward pass; g and v are what was loaded.
+            if isinstance(hook, WeightNorm):
+                return _detached(hook.compute_weight(head)).flatten(1)
+        return _detached(head.weight).flatten(1)
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes C."""
+        return int(self.weight.shape[0])
+
+    @property
+    def num_features(self) -> int:
+        """The size d of the features."""
+        return int(self.weight.shape[1])
+
+    def digest(self) -> str:
+        """Sha256 of every parameter and buffer: tells one set of source weights from another."""
+        sha = hashlib.sha256()
+        for name, tensor in sorted(self.state_dict().items()):
+            data = tensor.detach().cpu().contiguous()
+            sha.update(f"{name} {data.dtype} {tuple(data.shape)}\n".encode())
+            sha.update(data.view(-1).view(torch.uint8).numpy().data)
+        return sha.hexdigest()
+
+    def _capture(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if self._given is not None:
+            self._given.append(args[0])
+
+    def _check_head(self, g: Tensor, logits: Tensor) -> None:
+        weight, bias = self.weight, self.head.bias
+        made = g.detach() @ weight.mT + (0 if bias is None else _detached(bias))
+        # Loose, because a bf16 pass rounds; another layer's output misses by the size of the logits.
+        if made.shape != logits.shape or (made - logits).abs().max() > 0.05 * logits.abs().max() + 1e-3:
+            raise HeadNotFound(
+                f"{self.head_name!r} was taken for the head of {self._title}, but its output "
+                f"{tuple(made.shape)} is not the model's logits {tuple(logits.shape)}. {self._advice}"
+            )
+        self._trusted = True
+
+    @property
+    def _title(self) -> str:
+        return type(self.model).__name__
+
+    @property
+    def _advice(self) -> str:
+        linear = [name for name, module in self.model.named_modules() if isinstance(module, nn.Linear)]
+        layers = f" It has: {', '.join(linear[-5:])}." if linear else ""
+        return f'Name the layer with Classifier(model, head="...").{layers}'
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Classifier:
+        # torch.nn.utils.weight_norm leaves a tensor with a graph on the module, which deepcopy refuses.
+        for module in self.modules():
+            for name, value in list(vars(module).items()):
+                if isinstance(value, Tensor) and value.grad_fn is not None:
+                    vars(module)[name] = value.detach()
+        new = type(self).__new__(type(self))
+        memo[id(self)] = new
+        new.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return new
+
+
+def _detached(value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise HeadNotFound(f"A head needs a weight tensor; got {type(value).__name__}.")
+    return value.detach()
+
+
+def _logits(output: Any) -> Tensor:
+    if isinstance(output, Tensor):
+        return output
+    logits = getattr(output, "logits", None)
+    if logits is None and isinstance(output, dict):
+        logits = output.get("logits")
+    if isinstance(logits, Tensor):
+        return logits
+    raise HeadNotFound(
+        f"A model must return logits (a tensor, or an object with .logits); got {type(output).__name__}. "
+        "Wrap it in a module that returns the logits alone."
+    )
+
+
+def _is_linear(module: nn.Module) -> bool:
+    return isinstance(module, nn.Linear) or (
+        isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1) and module.groups == 1
+    )
+
+
+def _find_head(model: nn.Module, wanted: str | None) -> str | None:
+    modules = dict(model.named_modules())
+    if wanted is not None:
+        if wanted not in modules or not _is_linear(modules[wanted]):
+            found = "no such layer" if wanted not in modules else type(modules[wanted]).__name__
+            linear = ", ".join(name for name, module in modules.items() if isinstance(module, nn.Linear))
+            raise HeadNotFound(
+                f"head={wanted!r} must name an nn.Linear or 1x1 nn.Conv2d of {type(model).__name__}; "
+                f"found {found}. Its linear layers: {linear or 'none'}."
+            )
+        name: str | None = wanted
+    else:
+        name = next(_candidates(model, modules), None)
+    if name is not None:
+        _refuse_tied(model, modules, name)
+    return name
+
+
+def _candidates(model: nn.Module, modules: dict[str, nn.Module]) -> Iterator[str]:
+    names = {id(module): name for name, module in modules.items()}
+    get_classifier = getattr(model, "get_classifier", None)
+    if callable(get_classifier) and isinstance(declared := get_classifier(), nn.Module):
+        yield from (names[id(m)] for m in reversed(list(declared.modules())) if _is_linear(m) and id(m) in names)
+    yield from (name for name, module in reversed(modules.items()) if isinstance(module, nn.Linear))
+    for name, module in reversed(modules.items()):
+        if _is_linear(module):
+            yield name
+        if not isinstance(module, _AFTER_CONV_HEAD) and not any(module.children()):
+            return
+
+
+def _refuse_tied(model: nn.Module, modules: dict[str, nn.Module], name: str) -> None:
+    weight = modules[name]._parameters.get("weight")
+    others = [
+        other
+        for other, module in modules.items()
+        if other != name and weight is not None and any(p is weight for p in module._parameters.values())
+    ]
+    if others:
+        raise SharedHead(
+            f"The head must own its weight; {name!r} of {type(model).__name__} shares it with {others[0]!r}. "
+            'Untie the two, or name another layer with Classifier(model, head="...").'
+        )

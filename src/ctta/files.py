@@ -1,0 +1,49 @@
+"""Writing files so that a reader sees the old content or the new, never a part."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+_STALE_SECONDS = 3600
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file through a temporary sibling, fsync and rename."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # A process killed between create and rename leaves its temporary file: clear those nobody can still be writing.
+    for left in target.parent.glob(f".{target.name}.*.tmp"):
+        if time.time() - left.stat().st_mtime > _STALE_SECONDS:
+            left.unlink(missing_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_directory(target.parent)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_directory(folder: Path) -> None:
+    # The rename itself lives in the directory; not every platform can open one.
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,67 @@
+"""The equations, one pure function each. Logits are (N, C) and losses are per sample, unless said otherwise."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """H(p) = -sum_c p_c log p_c of p = softmax(logits), in nats: (N,)."""
+    log_p = logits.log_softmax(1)
+    return -(log_p.exp() * log_p).sum(1)
+
+
+def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """-sum_c q_c log p_c for p = softmax(logits) and q = softmax(target), two sets of logits: (N,)."""
+    return -(target.softmax(1) * logits.log_softmax(1)).sum(1)
+
+
+def symmetric_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """SCE(q, p) = -sum q log p - sum p log q on two sets of logits (DMSE Eq. 4): (N,)."""
+    log_p, log_q = logits.log_softmax(1), target.log_softmax(1)
+    return -(log_q.exp() * log_p + log_p.exp() * log_q).sum(1)
+
+
+def contrastive(z: Tensor, *, tau: float = 0.1) -> Tensor:
+    """Contrastive loss over V views of N samples, z (V, N, d) (DMSE Eq. 6; SupCon of RMT and SANTA): scalar.
+
+    Every view is an anchor, the other views of its sample are its positives, and the denominator runs over all
+    other V N - 1 rows. The mean over anchors of the mean over positives.
+    """
+    views = z.shape[0]
+    z = F.normalize(z, dim=-1)
+    rows = z.flatten(0, 1)  # (VN, d)
+    itself = torch.eye(len(rows), dtype=torch.bool, device=z.device)
+    similarity = (rows @ rows.mT / tau).masked_fill(itself, float("-inf"))  # (VN, VN)
+    positives = (z * (z.sum(0) - z)).sum(-1) / tau / (views - 1)  # (V, N), the mean over the V - 1 positives
+    return similarity.logsumexp(1).mean() - positives.mean()
+
+
+def cosine_distance(g: Tensor, p: Tensor) -> Tensor:
+    """dist(g, p) = (1 - cos(g, p)) / 2 in [0, 1], of features (N, d) to prototypes (C, d): (N, C)."""
+    cosine = F.normalize(g, dim=1) @ F.normalize(p, dim=1).mT
+    return (0.5 * (1 - cosine)).clamp(0, 1)
+
+
+def nearest_prototype(g: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """Distance to, and index of, the nearest prototype of every feature vector: (N,), (N,)."""
+    distance, index = cosine_distance(g, p).min(1)
+    return distance, index
+
+
+def class_means(g: Tensor, index: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """Mean feature of every class (zero where a class has none) and how many it had: (C, d), (C,)."""
+    counts = torch.bincount(index, minlength=num_classes)
+    sums = g.new_zeros(num_classes, g.shape[1]).index_add_(0, index, g)
+    return sums / counts.clamp(min=1).unsqueeze(1), counts
+
+
+def diversity(logits: Tensor) -> Tensor:
+    """Effective number of classes a batch is spread over, exp of the entropy of its mean prediction: scalar in [1, C].
+
+    1 means that every image gets the same answer, the sign of a collapse.
+    """
+    mean = logits.softmax(1).mean(0)
+    return (-mean.xlogy(mean).sum()).exp()

@@ -1,0 +1,38 @@
+"""The boundary: what a batch of images must be."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ctta.errors import ImageDtype, ImageRange, ImageShape
+
+# Resizing and decoding overshoot [0, 1] by rounding; normalised images miss it by far.
+_SLACK = 1e-3
+
+
+def broken_images(x: Tensor) -> Tensor | None:
+    """Check dtype, shape and range of a batch; which images (N,) hold NaN or Inf, None where none does."""
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        found = x.dtype if isinstance(x, Tensor) else type(x).__name__
+        raise ImageDtype(
+            f"Images must be a float tensor with values in [0, 1]; got {found}. Divide uint8 images by 255."
+        )
+    if x.dim() != 4 or 0 in x.shape:
+        raise ImageShape(
+            f"Images must be a non-empty (N, C, H, W) tensor; got {tuple(x.shape)}. "
+            "Add the batch dimension with x.unsqueeze(0), and leave out empty batches."
+        )
+    low, high = (bound.item() for bound in x.aminmax())
+    broken = None
+    if not (math.isfinite(low) and math.isfinite(high)):
+        broken = ~x.isfinite().flatten(1).all(1)
+        low, high = (bound.item() for bound in torch.where(x.isfinite(), x, 0.5).aminmax())
+    if low < -_SLACK or high > 1 + _SLACK:
+        raise ImageRange(
+            f"Images must be floats in [0, 1]; got values in [{low:.4g}, {high:.4g}]. "
+            "Do not normalise in the loader: Classifier(model, mean=..., std=...) does it."
+        )
+    return broken

@@ -1,0 +1,62 @@
+"""BN-adapt: batch-norm statistics of the test batch instead of the source's.
+
+Schneider et al., "Improving robustness against common corruptions by covariate shift adaptation", 2020;
+Nado et al., "Evaluating prediction-time batch normalization for robustness under covariate shift", 2020.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import Unpack
+
+from ctta.adapter import Adapter, Step
+from ctta.errors import NothingToTrain
+from ctta.norms import batch_norms, use_batch_statistics
+from ctta.options import AnswerOptions, check_bounds
+from ctta.registry import register
+
+
+@register
+class BN(Adapter):
+    """Normalises with alpha * batch + (1 - alpha) * source statistics; learns nothing. alpha = 1 is BN-adapt."""
+
+    learns = False
+    passes = (1, 0)
+
+    def __init__(self, model: nn.Module, *, alpha: float = 1.0, **options: Unpack[AnswerOptions]) -> None:
+        super().__init__(model, **options)
+        self.alpha = alpha
+        check_bounds(self, alpha=(0, 1))
+        layers = batch_norms(self.student)
+        if not layers:
+            raise NothingToTrain(
+                f"BN replaces the statistics of batch norms; {type(self.student.model).__name__} has none. "
+                "Use a method that adapts parameters, such as tent or dmse."
+            )
+        use_batch_statistics(self.student)
+        if alpha < 1:
+            for layer in layers:
+                layer.momentum = alpha
+                layer.register_forward_pre_hook(_blend)
+                layer.register_forward_hook(_unblend)
+        self.begin(())
+
+    def adapt(self, x: Tensor) -> Step:
+        """The statistics are the batch's own, so there is nothing to keep."""
+        return Step(self.student(x).detach())
+
+
+@torch.no_grad()
+def _blend(layer: Any, args: tuple[Tensor, ...]) -> None:
+    """Lend the layer the blended statistics for one pass; the batch enters with its unbiased variance."""
+    x = args[0].transpose(0, 1).flatten(1)  # (channels, values)
+    var, mean = torch.var_mean(x, dim=1)
+    layer.running_mean = layer.source_mean.lerp(mean, layer.momentum)
+    layer.running_var = layer.source_var.lerp(var, layer.momentum)
+
+
+def _unblend(layer: Any, args: tuple[Tensor, ...], output: Tensor) -> None:
+    layer.running_mean = layer.running_var = None

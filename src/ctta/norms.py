@@ -1,0 +1,87 @@
+"""Normalisation layers: which they are, what they train, and whose statistics they use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+_KNOWN = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm)
+
+
+def norm_layers(module: nn.Module) -> dict[str, nn.Module]:
+    """Every normalisation layer by name: batch, layer, group and instance norm, and look-alikes of other libraries."""
+    return {name: layer for name, layer in module.named_modules() if _is_norm(layer)}
+
+
+def batch_norms(module: nn.Module) -> list[_BatchNorm]:
+    """Every batch-norm layer."""
+    return [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
+
+
+def norm_affine(module: nn.Module, *, keep: Callable[[str], bool] = lambda layer_name: True) -> list[nn.Parameter]:
+    """Weights and biases of the normalisation layers whose name passes ``keep``."""
+    found = [
+        parameter
+        for name, layer in norm_layers(module).items()
+        if keep(name)
+        for parameter in layer._parameters.values()
+        if parameter is not None
+    ]
+    return list(dict.fromkeys(found))
+
+
+def weights_and_biases(module: nn.Module) -> list[nn.Parameter]:
+    """Parameters literally named ``weight`` or ``bias``: what CoTTA and RMT call all parameters.
+
+    The factors of a weight-normed layer and the tokens and position embeddings of a transformer are not among them.
+    """
+    return [p for name, p in module.named_parameters() if name.rpartition(".")[2] in ("weight", "bias")]
+
+
+def use_batch_statistics(module: nn.Module) -> None:
+    """Make every batch norm normalise with its batch, in train and eval mode alike; the source's are kept aside."""
+    for layer in batch_norms(module):
+        if layer.running_mean is None:
+            continue
+        layer.register_buffer("source_mean", layer.running_mean)
+        layer.register_buffer("source_var", layer.running_var)
+        # Without running statistics torch uses the batch's (biased variance) in either mode and stores nothing.
+        layer.running_mean = layer.running_var = layer.num_batches_tracked = None
+        layer.track_running_stats = False
+
+
+@contextmanager
+def source_statistics_where_single(module: nn.Module) -> Iterator[None]:
+    """Inside, a batch norm given one value per channel, which has no variance, uses the source statistics."""
+
+    def lend(layer: Any, args: tuple[Tensor, ...]) -> None:
+        x = args[0]
+        if x.numel() == x.shape[1]:
+            layer.running_mean, layer.running_var = layer.source_mean, layer.source_var
+
+    def take_back(layer: Any, args: tuple[Tensor, ...], output: Tensor) -> None:
+        layer.running_mean = layer.running_var = None
+
+    handles = []
+    for layer in batch_norms(module):
+        if hasattr(layer, "source_mean"):
+            handles += [layer.register_forward_pre_hook(lend), layer.register_forward_hook(take_back)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _is_norm(layer: nn.Module) -> bool:
+    if isinstance(layer, _KNOWN):
+        return True
+    # Libraries write their own layer and RMS norms: leaves called so whose parameters are vectors.
+    parameters = list(layer.parameters())
+    named_so = "norm" in type(layer).__name__.lower() and not any(layer.children())
+    return named_so and bool(parameters) and all(p.dim() == 1 for p in parameters)

@@ -1,0 +1,33 @@
+"""Names to methods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from ctta.errors import UnknownMethod
+
+if TYPE_CHECKING:
+    from ctta.adapter import Adapter
+
+    Method = TypeVar("Method", bound=type[Adapter])
+
+_METHODS: dict[str, type[Adapter]] = {}
+
+
+def register(cls: Method) -> Method:
+    """Class decorator: make a method known under its lower-case class name."""
+    _METHODS[cls.__name__.lower()] = cls
+    return cls
+
+
+def method(name: str) -> type[Adapter]:
+    """The method of this name; an unknown one raises UnknownMethod with the nearest known."""
+    try:
+        return _METHODS[name.lower()]
+    except KeyError:
+        raise UnknownMethod(name, _METHODS) from None
+
+
+def methods() -> dict[str, type[Adapter]]:
+    """Every registered method by name."""
+    return dict(_METHODS)

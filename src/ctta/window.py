@@ -1,0 +1,43 @@
+"""The sliding window that lets batches of one image share their statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Window:
+    """The last ``size`` images of a stream, and how many of them have not been learnt from."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.images: Tensor | None = None
+        self.fresh = 0
+
+    def seen_with(self, x: Tensor) -> Tensor:
+        """What the window would hold after these images; they are its last rows."""
+        held = x if self.images is None else torch.cat([self.images, x])
+        return held[-max(self.size, len(x)) :]
+
+    def push(self, x: Tensor) -> bool:
+        """Take in images; true when every held image is new, which is when the method learns."""
+        self.images = self.seen_with(x).clone()
+        self.fresh += len(x)
+        if self.fresh < self.size:
+            return False
+        self.fresh = 0
+        return True
+
+    def clear(self) -> None:
+        """Forget every image."""
+        self.images, self.fresh = None, 0
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"images": self.images, "fresh": self.fresh}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over what state() gave."""
+        self.images, self.fresh = state["images"], state["fresh"]
