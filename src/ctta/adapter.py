@@ -10,7 +10,7 @@ import inspect
 import logging
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -51,11 +51,13 @@ class Adapter(Stateful):
     """
 
     learns: ClassVar[bool] = True
-    source_free: ClassVar[bool] = True
+    source_free: bool = True
     uses_batch_statistics: ClassVar[bool] = True
     trains: ClassVar[str] = "parameters"
     # Forward passes of a batch through a network in one step, and how many of them are differentiated.
     passes: ClassVar[tuple[int, int]]
+    # Where a method's published value of a shared option is not the one of __init__ below.
+    defaults: ClassVar[SharedOptions] = {}
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __init__(
@@ -101,32 +103,41 @@ class Adapter(Stateful):
     def begin(self, parameters: Iterable[nn.Parameter]) -> None:
         """Name the parameters that learn, build their optimizer and remember the state to reset to."""
         trained = list(dict.fromkeys(parameters))
-        if self.learns and not trained:
-            raise errors.NothingToTrain(
-                f"{type(self).__name__} adapts {self.trains}; {type(self.student.model).__name__} has none. "
-                "Use a method that adapts every parameter, such as dmse."
-            )
+        if self.learns:
+            self.require_trainable(trained)
         learning = {id(p) for p in trained}
         still = {f"student.{n}" for n, p in self.student.named_parameters() if id(p) not in learning}
         self._start(trained, still)
 
+    def require_trainable(self, found: Sequence[object]) -> None:
+        """Refuse a model in which the method found nothing to adapt."""
+        if not found:
+            raise errors.NothingToTrain(
+                f"{type(self).__name__} adapts {self.trains}; {type(self.student.model).__name__} has none. "
+                "Use a method that adapts every parameter, such as dmse."
+            )
+
+    def require_finite(self, value: Tensor) -> Tensor:
+        """Pass a finite scalar on; any other ends the whole step without a trace."""
+        if not torch.isfinite(value):
+            raise _NonFiniteStep
+        return value
+
     def descend(self, loss: Tensor) -> None:
         """One optimizer step; a loss or gradient that is not finite ends the whole step without a trace."""
-        if not torch.isfinite(loss):
-            raise _NonFiniteStep
-        loss.backward()  # type: ignore[no-untyped-call]
+        self.require_finite(loss).backward()  # type: ignore[no-untyped-call]
         self.apply_gradients()
 
     def apply_gradients(self) -> None:
         """Step the optimizer on the gradients at hand, if all of them are finite."""
         assert self._optimizer is not None, "a method's __init__ must end with self.begin(parameters)"
         gradients = [p.grad for p in self.trained if p.grad is not None]
-        sound = not gradients or bool(torch.isfinite(nn.utils.get_total_norm(gradients)))
-        if sound:
+        try:
+            if gradients:
+                self.require_finite(nn.utils.get_total_norm(gradients))
             self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
-        if not sound:
-            raise _NonFiniteStep
+        finally:
+            self._optimizer.zero_grad(set_to_none=True)
 
     # What a user calls.
 
@@ -198,6 +209,7 @@ class Adapter(Stateful):
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in own.values()):
             shared = SharedOptions if cls.learns else AnswerOptions
             found |= {name: base[name].default for name in shared.__annotations__ if name not in found}
+            found |= cls.defaults
         return found
 
     @property

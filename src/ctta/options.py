@@ -35,6 +35,11 @@ class SharedOptions(AnswerOptions, total=False):
     reset_every: int | None
 
 
+def with_defaults(defaults: SharedOptions, given: SharedOptions) -> SharedOptions:
+    """A method's own defaults of shared options, under what the user gave."""
+    return {**defaults, **given}
+
+
 def check_bounds(owner: Any, **ranges: tuple[float, float]) -> None:
     """Check that arguments, kept as attributes of the same name, lie in their closed ranges; None passes."""
     for name, (low, high) in ranges.items():

@@ -40,7 +40,7 @@ def prototypes_from_source(
     weight = source.weight
     sums, counts = torch.zeros_like(weight), torch.zeros(len(weight), dtype=torch.long, device=weight.device)
     for batch in loader:
-        x, y = _images_and_labels(batch)
+        x, y = images_and_labels(batch)
         _, g = source.with_features(x.to(weight))
         means, seen = class_means(g, y.to(weight.device), len(weight))
         sums += means * seen.unsqueeze(1)
@@ -57,8 +57,10 @@ def prototypes_from_source(
     return torch.where(empty.unsqueeze(1), weight, sums / counts.clamp(min=1).unsqueeze(1))
 
 
-def checked_prototypes(given: Tensor, model: Classifier) -> Tensor:
-    """A copy of prototypes given by the user, in the head's dtype and on its device, once their shape fits."""
+def initial_prototypes(given: Tensor | None, model: Classifier) -> Tensor:
+    """p_0: the classifier's rows, or a copy of the prototypes given by the user once their shape fits."""
+    if given is None:
+        return prototypes_from_classifier(model)
     weight = model.weight
     if given.shape != weight.shape or not given.isfinite().all():
         raise ParameterError(
@@ -68,7 +70,8 @@ def checked_prototypes(given: Tensor, model: Classifier) -> Tensor:
     return given.detach().clone().to(weight)
 
 
-def _images_and_labels(batch: Any) -> tuple[Tensor, Tensor]:
+def images_and_labels(batch: Any) -> tuple[Tensor, Tensor]:
+    """Images and labels of a batch that is a pair, a mapping or an object with x and y."""
     if isinstance(batch, Mapping):
         return batch["x"], batch["y"]
     if hasattr(batch, "x") and hasattr(batch, "y"):

@@ -16,7 +16,20 @@ from ctta.owner import Owner
 from ctta.window import Window
 
 
-class Stateful(nn.Module):
+class LazyBuffers(nn.Module):
+    """A module whose own buffers may start as None or change size along the stream."""
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        for name, current in self._buffers.items():
+            saved = state_dict.get(prefix + name)
+            if saved is None:
+                self._buffers[name] = None
+            elif current is None or current.shape != saved.shape:
+                self._buffers[name] = saved.clone()
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class Stateful(LazyBuffers):
     """A module whose state, with its optimizer, generator, window and counters, is saved and restored as one."""
 
     def __init__(
@@ -38,28 +51,49 @@ class Stateful(nn.Module):
         self._owner = Owner()
         self._window = None if window is None else Window(window)
         self._initial: dict[str, Tensor] = {}
+        self._initial_optimizer: dict[str, Any] | None = None
         self._optimizer: torch.optim.Optimizer | None = None
+        self._still: set[str] = set()
 
     def _start(self, trained: list[nn.Parameter], still: set[str]) -> None:
         """Set what learns, build its optimizer, and remember the initial state of all that is not ``still``."""
-        self.trained = trained
+        self.trained, self._still = trained, still
         self.requires_grad_(False)
         for parameter in trained:
             parameter.requires_grad_(True)
-        self._initial = self._snapshot(still)
         self._optimizer = self._new_optimizer()
+        self._initial = self._snapshot()
+
+    def remember(self) -> None:
+        """Make the present state, the optimizer's included, the one that restore and reset return to."""
+        self._initial = self._snapshot()
+        self._initial_optimizer = self._optimizer_state()
 
     @torch.no_grad()
     def restore(self) -> None:
         """Return weights, optimizer and the method's state to the source; counters and generator go on."""
-        for name in self._buffers:
-            initial = self._initial.get(name)
-            self._buffers[name] = None if initial is None else initial.clone()
+        for prefix, module in self.named_modules():
+            for name, buffer in module._buffers.items():
+                initial = self._initial.get(f"{prefix}.{name}".lstrip("."))
+                if initial is None or buffer is None or buffer.shape != initial.shape:
+                    module._buffers[name] = None if initial is None else initial.clone()
         for name, value in self._state().items():
             if name in self._initial:
                 value.copy_(self._initial[name])
         self._optimizer = self._new_optimizer()
+        self._load_optimizer(self._initial_optimizer)
         self.restores += 1
+
+    def scale_lr(self, factor: float) -> None:
+        """Set the learning rate to a share of the one the optimizer was built with."""
+        assert self._optimizer is not None
+        for group in self._optimizer.param_groups:
+            group["lr"] = factor * group.setdefault("initial_lr", group["lr"])
+
+    def source_of_trained(self) -> list[Tensor]:
+        """The source values of the parameters that learn, in order."""
+        names = {id(p): name for name, p in self.named_parameters()}
+        return [self._initial[names[id(p)]] for p in self.trained]
 
     def source_of(self, module: nn.Module) -> list[Tensor]:
         """The source values of the parameters of a part of this adapter, in order."""
@@ -97,7 +131,10 @@ class Stateful(nn.Module):
             "restores": self.restores,
             "generator": self.generator.get_state(),
             "window": None if self._window is None else self._window.state(),
-            "optimizer": None if self._optimizer is None else copy.deepcopy(self._optimizer.state_dict()),
+            "optimizer": self._optimizer_state(),
+            # Only a remembered state differs from what the source model gives again.
+            "initial": None if self._initial_optimizer is None else dict(self._initial),
+            "initial_optimizer": self._initial_optimizer,
         }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
@@ -106,19 +143,10 @@ class Stateful(nn.Module):
         self.generator.set_state(state["generator"].cpu())
         if self._window is not None and state["window"] is not None:
             self._window.load(state["window"])
-        if self._optimizer is not None:
-            # A copy: torch would keep, and step on, the very tensors it is given.
-            self._optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
-
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
-        # A method's own buffers may start as None or change size along the stream.
-        for name, current in self._buffers.items():
-            saved = state_dict.get(prefix + name)
-            if saved is None:
-                self._buffers[name] = None
-            elif current is None or current.shape != saved.shape:
-                self._buffers[name] = torch.empty_like(saved, device=next(self.parameters(), saved).device)
-        super()._load_from_state_dict(state_dict, prefix, *args)
+        self._load_optimizer(state["optimizer"])
+        if state["initial"] is not None:
+            self._initial = {name: value.to(self._initial[name]) for name, value in state["initial"].items()}
+            self._initial_optimizer = state["initial_optimizer"]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -138,12 +166,20 @@ class Stateful(nn.Module):
         named = [*self.named_parameters(), *self.named_buffers()]
         return {name: value.detach() for name, value in named}
 
-    def _snapshot(self, still: set[str]) -> dict[str, Tensor]:
+    def _optimizer_state(self) -> dict[str, Any] | None:
+        return None if self._optimizer is None else copy.deepcopy(self._optimizer.state_dict())
+
+    def _load_optimizer(self, state: dict[str, Any] | None) -> None:
+        if self._optimizer is not None and state is not None:
+            # A copy: torch would keep, and step on, the very tensors it is given.
+            self._optimizer.load_state_dict(copy.deepcopy(state))
+
+    def _snapshot(self) -> dict[str, Tensor]:
         """Copies of all that may move; what starts out equal (teacher and student) is kept once."""
         kept: dict[tuple[Any, ...], list[Tensor]] = {}
         snapshot = {}
         for name, value in self._state().items():
-            if name in still:
+            if name in self._still:
                 continue
             twins = kept.setdefault((value.shape, value.dtype), [])
             twin = next((t for t in twins if torch.equal(t, value)), None)

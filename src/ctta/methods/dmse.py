@@ -26,8 +26,8 @@ from ctta.functional import (
 from ctta.norms import use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, check_choices
 from ctta.projection import Projection, projection_of
-from ctta.prototypes import checked_prototypes, prototypes_from_classifier
-from ctta.recipes import per_dataset
+from ctta.prototypes import initial_prototypes
+from ctta.recipes import MLP_BUT_DOMAINNET, per_dataset
 from ctta.registry import register
 from ctta.teacher import assign_, ema_, frozen_copy
 
@@ -50,7 +50,7 @@ class DMSE(Adapter):
     passes = (3, 2)
     recipes = per_dataset(
         sgd_lr=0.01,
-        projection={"cifar10-c": "mlp", "cifar100-c": "mlp", "imagenet-c": "mlp", "domainnet-126": None},
+        projection=MLP_BUT_DOMAINNET,
     )
 
     p_0: Tensor
@@ -96,14 +96,11 @@ class DMSE(Adapter):
         check_choices(self, contrast_with=("assigned", "nearest"))
         check_choices(self, recalibrated=(True, False), teacher_reset=(True, False))
 
+        self.source_free = prototypes is None
         use_batch_statistics(self.student)
         self.teacher = frozen_copy(self.student)
         # Paper silent: p_0 is a frozen copy of the source head's rows, bias ignored.
-        p_0 = (
-            prototypes_from_classifier(self.student)
-            if prototypes is None
-            else checked_prototypes(prototypes, self.student)
-        )
+        p_0 = initial_prototypes(prototypes, self.student)
         self.register_buffer("p_0", p_0)
         self.register_buffer("p_t", p_0.clone())
         self.register_buffer("average_e", None)

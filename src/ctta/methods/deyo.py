@@ -1,0 +1,115 @@
+"""DeYO: keep samples whose prediction rests on the object's shape, found by destroying that shape.
+
+Lee et al., "Entropy is not enough for test-time adaptation: from the perspective of disentangled factors", ICLR 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from typing_extensions import Unpack
+
+from ctta.adapter import Adapter, Step
+from ctta.augment import AnyView
+from ctta.errors import ParameterError
+from ctta.functional import entropy
+from ctta.norms import before_last_stage, norm_affine, source_statistics_where_single, use_batch_statistics
+from ctta.options import SharedOptions, check_bounds
+from ctta.recipes import per_dataset
+from ctta.registry import register
+
+
+@register
+class DeYO(Adapter):
+    """Entropy minimisation weighted by entropy and by PLPD, the fall of the predicted class's probability.
+
+    ``tau_ent`` and ``e_0`` are in units of ln C; ``destroy`` is "patch" (shuffle a 4x4 grid), "occlusion" (the
+    central half takes the image's mean) or a function of images and generator.
+    """
+
+    trains = "the weights and biases of normalisation layers before the last stage"
+    passes = (2, 1)
+    recipes = per_dataset()
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        tau_ent: float = 0.5,
+        e_0: float = 0.4,
+        tau_plpd: float = 0.2,
+        destroy: Literal["patch", "occlusion"] | AnyView = "patch",
+        **shared: Unpack[SharedOptions],
+    ) -> None:
+        super().__init__(model, **shared)
+        self.tau_ent, self.e_0, self.tau_plpd, self.destroy = tau_ent, e_0, tau_plpd, destroy
+        check_bounds(self, tau_ent=(0, 1), e_0=(0, 1), tau_plpd=(-1, 1))
+        views: dict[object, AnyView] = {"patch": shuffle_patches, "occlusion": occlude}
+        if not callable(destroy) and destroy not in views:
+            raise ParameterError(
+                f"The 'destroy' parameter of DeYO must be 'patch', 'occlusion' or a function. Got {destroy!r} instead."
+            )
+        self._destroyed = destroy if callable(destroy) else views[destroy]
+        use_batch_statistics(self.student)
+        self.begin(norm_affine(self.student.model, keep=before_last_stage))
+
+    def adapt(self, x: Tensor) -> Step:
+        """One step on the samples that pass both filters; nothing kept, no step."""
+        logits = self.student(x)
+        h = entropy(logits)
+        log_c = math.log(logits.shape[1])
+        certain = h.detach() < self.tau_ent * log_c
+        if not certain.any():
+            return Step(logits.detach(), None, {"kept": 0.0})
+        # The destroyed images are normalised among themselves: only the certain ones are in that batch.
+        with torch.no_grad(), source_statistics_where_single(self.student):
+            destroyed = self.student(self._destroyed(x[certain], self.generator))
+        label = logits.detach()[certain].argmax(1, keepdim=True)
+        p, p_destroyed = logits.detach()[certain].softmax(1), destroyed.softmax(1)
+        plpd = (p.gather(1, label) - p_destroyed.gather(1, label)).squeeze(1)  # Eq. 5
+        keep = plpd > self.tau_plpd
+        if not keep.any():
+            return Step(logits.detach(), None, {"kept": 0.0})
+        kept_h, plpd = h[certain][keep], plpd[keep]
+        weight = (self.e_0 * log_c - kept_h.detach()).exp() + plpd.exp()  # Eq. 8
+        loss = (weight * kept_h).mean()  # Eq. 9
+        self.descend(loss)
+        return Step(logits.detach(), loss.item(), {"kept": float(keep.sum()), "entropy": h.mean().item()})
+
+
+def shuffle_patches(x: Tensor, generator: torch.Generator, *, grid: int = 4) -> Tensor:
+    """Every image cut into grid x grid patches and put together in an order of its own."""
+    order = torch.rand(len(x), grid * grid, generator=generator).argsort(1)
+    return permute_patches(x, order, grid=grid)
+
+
+def permute_patches(x: Tensor, order: Tensor, *, grid: int = 4) -> Tensor:
+    """The patches of every image in a given order (N, grid^2), row by row."""
+    n, c, height, width = x.shape
+    h, w = height // grid, width // grid
+    fits = (
+        F.interpolate(x, (h * grid, w * grid), mode="bilinear", antialias=True)
+        if (h * grid, w * grid)
+        != (
+            height,
+            width,
+        )
+        else x
+    )
+    patches = fits.reshape(n, c, grid, h, grid, w).permute(0, 2, 4, 1, 3, 5).reshape(n, grid * grid, c, h, w)
+    patches = patches[torch.arange(n, device=x.device).unsqueeze(1), order.to(x.device)]
+    whole = patches.reshape(n, grid, grid, c, h, w).permute(0, 3, 1, 4, 2, 5).reshape(n, c, h * grid, w * grid)
+    return whole if fits is x else F.interpolate(whole, (height, width), mode="bilinear", antialias=True)
+
+
+def occlude(x: Tensor, generator: torch.Generator) -> Tensor:
+    """The central half of every image replaced by its mean colour."""
+    height, width = x.shape[-2:]
+    top, left = height // 4, width // 4
+    x = x.clone()
+    x[..., top : top + height // 2, left : left + width // 2] = x.mean(dim=(2, 3), keepdim=True)
+    return x

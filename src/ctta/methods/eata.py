@@ -1,0 +1,124 @@
+"""EATA: entropy minimisation on samples that are reliable and not redundant, held near the source by Fisher weights.
+
+Niu et al., "Efficient test-time model adaptation without forgetting", ICML 2022. Without Fisher weights it is ETA.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from typing_extensions import Unpack
+
+from ctta.adapter import Adapter, Step
+from ctta.classifier import Classifier
+from ctta.errors import DataError, ParameterError
+from ctta.functional import entropy
+from ctta.norms import norm_affine, use_batch_statistics
+from ctta.options import SharedOptions, check_bounds
+from ctta.prototypes import images_and_labels
+from ctta.recipes import per_dataset
+from ctta.registry import register
+
+FISHER_ALPHA = {"cifar10-c": 1.0, "cifar100-c": 1.0, "imagenet-c": 2000.0, "domainnet-126": 2000.0}
+D_MARGIN = {"cifar10-c": 0.4, "cifar100-c": 0.1, "imagenet-c": 0.05, "domainnet-126": 0.1}
+
+
+@register
+class EATA(Adapter):
+    """Active, weighted entropy minimisation; ``fisher`` (from ``fisher_from_source``) adds the anti-forgetting term.
+
+    ``e_margin`` is E_0 in units of ln C, ``d_margin`` the largest cosine with the mean prediction so far.
+    """
+
+    trains = "the weights and biases of normalisation layers"
+    passes = (1, 1)
+    recipes = per_dataset(d_margin=D_MARGIN, fisher_alpha=FISHER_ALPHA)
+
+    p_bar: Tensor | None
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        e_margin: float = 0.4,
+        d_margin: float = 0.05,
+        fisher: Tensor | None = None,
+        fisher_alpha: float = 2000.0,
+        **shared: Unpack[SharedOptions],
+    ) -> None:
+        super().__init__(model, **shared)
+        self.e_margin, self.d_margin, self.fisher_alpha = e_margin, d_margin, fisher_alpha
+        check_bounds(self, e_margin=(0, 1), d_margin=(0, 1), fisher_alpha=(0, math.inf))
+        use_batch_statistics(self.student)
+        trained = norm_affine(self.student)
+        if fisher is not None and fisher.shape != (sum(p.numel() for p in trained),):
+            raise ParameterError(
+                f"The 'fisher' parameter of {type(self).__name__} must hold one weight per norm parameter, "
+                f"({sum(p.numel() for p in trained)},). Got {tuple(fisher.shape)} instead. Use fisher_from_source."
+            )
+        self.source_free = fisher is None
+        self.register_buffer("fisher", None if fisher is None else fisher.detach().clone())
+        self.register_buffer("p_bar", None)
+        self.begin(trained)
+
+    def adapt(self, x: Tensor) -> Step:
+        """One step on the kept samples; nothing kept, no step."""
+        logits = self.student(x)
+        h = entropy(logits)
+        p = logits.detach().softmax(1)
+        e_0 = self.e_margin * math.log(logits.shape[1])
+        keep = h.detach() < e_0  # reliable: Eq. 3
+        if self.p_bar is not None:
+            keep &= F.cosine_similarity(self.p_bar.unsqueeze(0), p).abs() < self.d_margin  # not redundant: Eq. 5
+        kept = int(keep.sum())
+        if kept == 0:
+            return Step(logits.detach(), None, {"kept": 0.0})
+        kept_h = h[keep]
+        loss = (kept_h * (e_0 - kept_h.detach()).exp()).mean() + self.forgetting()  # Eqs. 2, 8
+        self.descend(loss)
+        mean = p[keep].mean(0)
+        self.p_bar = mean if self.p_bar is None else 0.9 * self.p_bar + 0.1 * mean  # Eq. 4
+        return Step(logits.detach(), loss.item(), {"kept": float(kept), "entropy": h.mean().item()})
+
+    def forgetting(self) -> Tensor:
+        """fisher_alpha sum_i F_i (theta_i - theta_i^source)^2 (Eq. 8); 0 for ETA."""
+        fisher = self.fisher
+        if not isinstance(fisher, Tensor):
+            return torch.zeros((), device=self.trained[0].device)
+        shift = _flat(self.trained) - _flat(self.source_of_trained())
+        return self.fisher_alpha * (fisher * shift**2).sum()
+
+
+def fisher_from_source(model: nn.Module, loader: Iterable[Any], *, most: int = 2000) -> Tensor:
+    """Fisher weights of the norm parameters, flat, from at most ``most`` unlabelled source images.
+
+    The mean over batches of the squared gradient of the cross-entropy against the model's own answers.
+    """
+    source = copy.deepcopy(model if isinstance(model, Classifier) else Classifier(model)).eval()
+    use_batch_statistics(source)
+    source.requires_grad_(False)
+    parameters = norm_affine(source)
+    for parameter in parameters:
+        parameter.requires_grad_(True)
+    total, batches, seen = torch.zeros_like(_flat(parameters)).detach(), 0, 0
+    for batch in loader:
+        x = images_and_labels(batch)[0][: most - seen]
+        logits = source(x.to(parameters[0]))
+        loss = F.cross_entropy(logits, logits.detach().argmax(1))
+        total += _flat(torch.autograd.grad(loss, parameters)) ** 2
+        batches, seen = batches + 1, seen + len(x)
+        if seen >= most:
+            break
+    if batches == 0:
+        raise DataError("Fisher weights need at least one batch of source images; the loader gave none.")
+    return total / batches
+
+
+def _flat(tensors: Iterable[Tensor]) -> Tensor:
+    return torch.cat([t.flatten() for t in tensors])

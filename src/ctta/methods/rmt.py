@@ -1,0 +1,119 @@
+"""RMT: a robust mean teacher by symmetric cross-entropy and contrastive learning towards source prototypes.
+
+Döbler et al., "Robust mean teacher for continual and gradual test-time adaptation", CVPR 2023. RMT* takes the
+prototypes from the classifier's weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from typing_extensions import Unpack
+
+from ctta.adapter import Adapter, Step
+from ctta.augment import AnyView, View
+from ctta.errors import ParameterError
+from ctta.functional import contrastive, nearest_prototype, symmetric_cross_entropy
+from ctta.norms import use_batch_statistics, weights_and_biases
+from ctta.options import SharedOptions, check_bounds
+from ctta.projection import Projection, projection_of
+from ctta.prototypes import images_and_labels, initial_prototypes
+from ctta.recipes import MLP_BUT_DOMAINNET, per_dataset
+from ctta.registry import register
+from ctta.teacher import ema_, frozen_copy
+
+
+@register
+class RMT(Adapter):
+    """Mean teacher with contrastive alignment; without ``prototypes`` and ``source`` it is RMT*, source-free.
+
+    ``source`` is a sequence of (images, labels) batches for ``warm_up(steps)`` and for replay with weight
+    ``lambda_src``; it is walked in order and wraps around.
+    """
+
+    passes = (3, 2)
+    recipes = per_dataset(sgd_lr=0.01, projection=MLP_BUT_DOMAINNET)
+
+    p_0: Tensor
+    replayed: Tensor
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        alpha: float = 0.999,
+        prototypes: Tensor | None = None,
+        tau: float = 0.1,
+        lambda_cl: float = 1.0,
+        source: Sequence[Any] | None = None,
+        lambda_src: float = 0.0,
+        projection: Projection = "mlp",
+        view: AnyView = View(),  # noqa: B008, a frozen value
+        **shared: Unpack[SharedOptions],
+    ) -> None:
+        super().__init__(model, **shared)
+        self.alpha, self.prototypes, self.tau, self.lambda_cl = alpha, prototypes, tau, lambda_cl
+        self.source, self.lambda_src, self.view = source, lambda_src, view
+        check_bounds(self, alpha=(0, 1), tau=(1e-6, math.inf), lambda_cl=(0, math.inf), lambda_src=(0, math.inf))
+        if lambda_src > 0 and not source:
+            raise ParameterError(
+                f"The 'lambda_src' parameter of RMT is {lambda_src}, but there is no 'source' to replay."
+            )
+        self.source_free = prototypes is None and source is None
+        use_batch_statistics(self.student)
+        self.teacher = frozen_copy(self.student)
+        self.register_buffer("p_0", initial_prototypes(prototypes, self.student))
+        self.register_buffer("replayed", torch.zeros((), dtype=torch.long))
+        self.projection, self.project = projection_of(projection, self.student, seed=self.seed)
+        self.begin([*weights_and_biases(self.student), *self.project.parameters()])
+
+    def adapt(self, x: Tensor) -> Step:
+        """One step of self-training, contrastive alignment and, where asked for, source replay."""
+        logits, g = self.student.with_features(x)
+        logits_aug, g_aug = self.student.with_features(self.view(x, self.generator))
+        with torch.no_grad():
+            target = self.teacher(x)
+            _, nearest = nearest_prototype(g, self.p_0)
+        loss_st = 0.5 * (self.consistency(logits, target) + self.consistency(logits_aug, target))  # Eq. 3
+        loss_cl = contrastive(self.project(torch.stack([self.p_0[nearest], g, g_aug])), tau=self.tau)  # Eq. 4
+        loss = loss_st + self.lambda_cl * loss_cl
+        if self.lambda_src > 0:
+            x_src, y_src = self.next_source_batch()
+            loss = loss + self.lambda_src * F.cross_entropy(self.student(x_src), y_src)
+        self.descend(loss)
+        ema_(self.teacher, self.student, self.alpha)
+        # The sum of the two sets of logits, as published; its argmax is that of the mean.
+        return Step(logits.detach() + target, loss.item(), {"loss_st": loss_st.item(), "loss_cl": loss_cl.item()})
+
+    def answer(self, x: Tensor) -> Tensor:
+        """The sum of student and teacher."""
+        return self.student(x) + self.teacher(x)
+
+    def consistency(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Symmetric cross-entropy, one half per direction (Eq. 2), batch mean."""
+        return 0.5 * symmetric_cross_entropy(logits, target).mean()
+
+    def warm_up(self, steps: int) -> None:
+        """Train on source batches with a growing learning rate; a reset returns to the state after it."""
+        for i in range(steps):
+            x, _ = self.next_source_batch()
+            self.scale_lr((i + 1) / steps)
+            with torch.no_grad():
+                target = self.teacher(x)
+            self.descend(self.consistency(self.student(x), target))
+            ema_(self.teacher, self.student, self.alpha)
+        self.scale_lr(1.0)
+        self.remember()
+
+    def next_source_batch(self) -> tuple[Tensor, Tensor]:
+        """The next batch of source images and labels."""
+        if not self.source:
+            raise ParameterError("RMT needs 'source', a sequence of (images, labels) batches, to warm up or replay.")
+        x, y = images_and_labels(self.source[int(self.replayed) % len(self.source)])
+        self.replayed += 1
+        return x.to(self.p_0), y.to(self.p_0.device)

@@ -1,0 +1,105 @@
+"""ROID: a certainty- and diversity-weighted likelihood ratio, weights averaged with the source, priors corrected.
+
+Marsden et al., "Universal test-time adaptation through weight ensembling, diversity weighting, and prior correction",
+WACV 2024.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from typing_extensions import Unpack
+
+from ctta.adapter import Adapter, Step
+from ctta.augment import AnyView, View
+from ctta.functional import entropy, symmetric_cross_entropy
+from ctta.norms import norm_affine, source_statistics_where_single, use_batch_statistics
+from ctta.options import SharedOptions, check_bounds
+from ctta.recipes import per_dataset
+from ctta.registry import register
+
+
+@register
+class ROID(Adapter):
+    """Weighted soft likelihood ratio with weight ensembling and prior correction.
+
+    ``batch_size`` divides the loss, whatever the size of a batch; None divides by the batch at hand.
+    """
+
+    trains = "the weights and biases of normalisation layers"
+    passes = (2, 2)
+    recipes = per_dataset(batch_size={"cifar10-c": 200, "cifar100-c": 200, "imagenet-c": 64, "domainnet-126": 128})
+
+    p_bar: Tensor | None
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        momentum_source: float = 0.99,
+        momentum_probs: float = 0.9,
+        temperature: float = 1 / 3,
+        batch_size: int | None = None,
+        view: AnyView = View(border="reflect", blur=None, noise=0.0),  # noqa: B008, a frozen value
+        **shared: Unpack[SharedOptions],
+    ) -> None:
+        super().__init__(model, **shared)
+        self.momentum_source, self.momentum_probs, self.temperature = momentum_source, momentum_probs, temperature
+        self.batch_size, self.view = batch_size, view
+        check_bounds(self, momentum_source=(0, 1), momentum_probs=(0, 1), temperature=(1e-6, math.inf))
+        check_bounds(self, batch_size=(1, math.inf))
+        use_batch_statistics(self.student)
+        self.register_buffer("p_bar", None)
+        self.begin(norm_affine(self.student))
+
+    def adapt(self, x: Tensor) -> Step:
+        """One step on the diverse samples, then a small step back to the source."""
+        logits = self.student(x)
+        p = logits.detach().softmax(1)
+        p_bar = torch.full_like(p[0], 1 / p.shape[1]) if self.p_bar is None else self.p_bar
+        diverse = _minmax(1 - F.cosine_similarity(p_bar.unsqueeze(0), p))
+        certain = _minmax(-entropy(logits.detach()))
+        keep = diverse >= diverse.mean()
+        weight = (diverse * certain / self.temperature).exp()[keep]
+
+        with source_statistics_where_single(self.student):
+            logits_aug = self.student(self.view(x[keep], self.generator))
+        # As published, the target of the consistency term is not detached.
+        consistency = 0.5 * symmetric_cross_entropy(logits_aug, logits[keep])
+        loss = (weight * (soft_likelihood_ratio(logits[keep]) + consistency)).sum() / (self.batch_size or len(x))
+        self.descend(loss)
+        self.p_bar = self.momentum_probs * p_bar + (1 - self.momentum_probs) * p.mean(0)
+        self.return_to_source()
+        return Step(correct_prior(logits.detach()), loss.item(), {"kept": float(keep.sum())})
+
+    def answer(self, x: Tensor) -> Tensor:
+        """The student's answer with the batch's prior smoothed."""
+        return correct_prior(self.student(x))
+
+    @torch.no_grad()
+    def return_to_source(self) -> None:
+        """Weight ensembling: theta <- m theta + (1 - m) theta_source over what learns."""
+        torch._foreach_lerp_(list[Tensor](self.trained), self.source_of_trained(), 1 - self.momentum_source)
+
+
+def soft_likelihood_ratio(logits: Tensor) -> Tensor:
+    """-sum_c q_c log(q_c / (1 - q_c)) with q = softmax clipped at 0.99, per sample."""
+    q = logits.softmax(1).clamp(0, 0.99)
+    return -(q * (q / (1 - q) + 1e-5).log()).sum(1)
+
+
+def correct_prior(logits: Tensor) -> Tensor:
+    """Logits times the smoothed mean prediction of the batch."""
+    n, classes = logits.shape
+    prior = logits.softmax(1).mean(0)
+    smooth = max(1 / n, 1 / classes) / prior.max()
+    return logits * (prior + smooth) / (1 + smooth * classes)
+
+
+def _minmax(values: Tensor) -> Tensor:
+    low, high = values.aminmax()
+    # A batch of equal values has no spread to scale by: all become 0.
+    return (values - low) / (high - low).clamp(min=torch.finfo(values.dtype).tiny)

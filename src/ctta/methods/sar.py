@@ -1,0 +1,85 @@
+"""SAR: sharpness-aware minimisation of the entropy of reliable samples, with a recovery reset.
+
+Niu et al., "Towards stable test-time adaptation in dynamic wild world", ICLR 2023.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import Unpack
+
+from ctta.adapter import Adapter, Step
+from ctta.functional import entropy
+from ctta.norms import before_last_stage, norm_affine, use_batch_statistics
+from ctta.options import SharedOptions, check_bounds, with_defaults
+from ctta.recipes import per_dataset
+from ctta.registry import register
+
+
+@register
+class SAR(Adapter):
+    """SAM on the norm layers before the last stage; ``e_margin`` is E_0 in units of ln C."""
+
+    trains = "the weights and biases of normalisation layers before the last stage"
+    passes = (2, 2)
+    defaults: ClassVar[SharedOptions] = {"optimizer": "sgd", "nesterov": False}
+    recipes = per_dataset(optimizer="sgd")
+
+    average: Tensor | None
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        e_margin: float = 0.4,
+        rho: float = 0.05,
+        reset_constant: float = 0.2,
+        **shared: Unpack[SharedOptions],
+    ) -> None:
+        super().__init__(model, **with_defaults(self.defaults, shared))
+        self.e_margin, self.rho, self.reset_constant = e_margin, rho, reset_constant
+        check_bounds(self, e_margin=(0, 1), rho=(0, math.inf), reset_constant=(0, math.inf))
+        use_batch_statistics(self.student)
+        self.register_buffer("average", None)
+        self.begin(norm_affine(self.student.model, keep=before_last_stage))
+
+    def adapt(self, x: Tensor) -> Step:
+        """Climb by rho, descend with the gradient found there, restore the source where the loss has collapsed."""
+        logits = self.student(x)
+        h = entropy(logits)
+        e_0 = self.e_margin * math.log(logits.shape[1])
+        reliable = h.detach() < e_0  # Eq. 2
+        gradient = torch.autograd.grad(_mean(h[reliable]), self.trained)
+        norm = self.require_finite(nn.utils.get_total_norm(gradient))
+
+        weights = [p.detach().clone() for p in self.trained]
+        with torch.no_grad():
+            torch._foreach_add_(list[Tensor](self.trained), gradient, alpha=self.rho / (norm.item() + 1e-12))  # Eq. 4
+        try:
+            h_2 = entropy(self.student(x))[reliable]
+            sure = h_2[h_2.detach() < e_0]
+            loss = _mean(sure)
+            # An empty selection has a zero gradient, and the momentum still moves the weights.
+            loss.backward()  # type: ignore[no-untyped-call]
+        finally:
+            with torch.no_grad():
+                torch._foreach_copy_(list[Tensor](self.trained), weights)
+        self.apply_gradients()
+
+        log = {"kept": float(len(sure)), "entropy": h.mean().item()}
+        if len(sure):
+            last = loss.detach() if self.average is None else self.average
+            self.average = 0.9 * last + 0.1 * loss.detach()
+        if self.average is not None and self.average < self.reset_constant:
+            # Differs from the authors' code, which hard-codes 0.2 and puts the stale average back after a reset.
+            self.restore()
+            log["restored"] = 1.0
+        return Step(logits.detach(), loss.item(), log)
+
+
+def _mean(values: Tensor) -> Tensor:
+    return values.sum() / max(len(values), 1)
