@@ -1,0 +1,85 @@
+"""ResNets for 32 x 32 images: 6n + 2 layers in three stages (He et al. 2016, Sec. 4.2)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn.functional import pad, relu
+
+from ctta.errors import ParameterError
+
+Shortcut = Literal["pad", "conv"]
+
+
+class PadShortcut(nn.Module):
+    """Option A of the paper: every stride-th pixel, new channels filled with zeros on both sides."""
+
+    def __init__(self, extra: int, stride: int) -> None:
+        super().__init__()
+        self.before, self.after, self.stride = extra // 2, extra - extra // 2, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Subsample and widen, without parameters."""
+        return pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.before, self.after))
+
+
+class BasicBlock(nn.Module):
+    """Two 3 x 3 convolutions around a shortcut."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, shortcut: Shortcut) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.downsample = (
+                PadShortcut(outputs - inputs, stride)
+                if shortcut == "pad"
+                else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the block's residual to its shortcut."""
+        out = relu(self.bn1(self.conv1(x)), inplace=True)
+        return relu(self.bn2(self.conv2(out)) + self.downsample(x), inplace=True)
+
+
+class CifarResNet(nn.Module):
+    """A ResNet of `depth` = 6n + 2 layers; its head is `linear` with "pad" shortcuts, `fc` with "conv"."""
+
+    def __init__(self, depth: int, num_classes: int, *, shortcut: Shortcut = "pad", width: int = 16) -> None:
+        super().__init__()
+        if depth < 8 or (depth - 2) % 6:
+            raise ParameterError(
+                f"The 'depth' parameter of CifarResNet must be 6n + 2: 8, 14, 20, ... Got {depth} instead."
+            )
+        if shortcut not in ("pad", "conv"):
+            raise ParameterError(
+                f"The 'shortcut' parameter of CifarResNet must be 'pad' or 'conv'. Got {shortcut!r} instead."
+            )
+
+        def stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+            rest = (BasicBlock(outputs, outputs, 1, shortcut) for _ in range((depth - 2) // 6 - 1))
+            return nn.Sequential(BasicBlock(inputs, outputs, stride, shortcut), *rest)
+
+        self.conv1 = nn.Conv2d(3, width, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.layer1 = stage(width, width, 1)
+        self.layer2 = stage(width, 2 * width, 2)
+        self.layer3 = stage(2 * width, 4 * width, 2)
+        # The two families of published files differ in the head's name as well.
+        self.head_name = "linear" if shortcut == "pad" else "fc"
+        self.add_module(self.head_name, nn.Linear(4 * width, num_classes))
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, C) of normalised images (N, 3, H, W)."""
+        x = relu(self.bn1(self.conv1(x)), inplace=True)
+        x = self.layer3(self.layer2(self.layer1(x)))
+        logits: Tensor = self.get_submodule(self.head_name)(x.mean((2, 3)))
+        return logits

@@ -1,0 +1,98 @@
+"""ResNet-50 as torchvision publishes it, and the DomainNet-126 network built on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # channels, blocks, stride
+
+
+class Bottleneck(nn.Module):
+    """1 x 1, 3 x 3 and 1 x 1 convolutions around a shortcut; the 3 x 3 carries the stride."""
+
+    def __init__(self, inputs: int, channels: int, stride: int) -> None:
+        super().__init__()
+        outputs = 4 * channels
+        self.conv1 = nn.Conv2d(inputs, channels, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.conv3 = nn.Conv2d(channels, outputs, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(outputs)
+        self.downsample: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the block's residual to its shortcut."""
+        out = relu(self.bn1(self.conv1(x)), inplace=True)
+        out = relu(self.bn2(self.conv2(out)), inplace=True)
+        return relu(self.bn3(self.conv3(out)) + self.downsample(x), inplace=True)
+
+
+class ResNet50(nn.Module):
+    """ResNet-50 (He et al. 2016) with 2048 features and the head `fc`."""
+
+    def __init__(self, num_classes: int = 1000) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 7, 2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        inputs = 64
+        for number, (channels, blocks, stride) in enumerate(STAGES, start=1):
+            first = Bottleneck(inputs, channels, stride)
+            inputs = 4 * channels
+            rest = (Bottleneck(inputs, channels, 1) for _ in range(blocks - 1))
+            self.add_module(f"layer{number}", nn.Sequential(first, *rest))
+        self.fc = nn.Linear(inputs, num_classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, C) of normalised images (N, 3, H, W)."""
+        x = relu(self.bn1(self.conv1(x)), inplace=True)
+        x = nn.functional.max_pool2d(x, 3, 2, padding=1)
+        for number in range(1, len(STAGES) + 1):
+            x = self.get_submodule(f"layer{number}")(x)
+        logits: Tensor = self.fc(x.mean((2, 3)))
+        return logits
+
+
+class WeightNormLinear(nn.Linear):
+    """A linear layer whose rows are lengths times directions (Salimans & Kingma 2016): w = g v / ||v||.
+
+    The parameters are `weight_g` and `weight_v`, as in published files. torch's own weight norm is not used:
+    the older one cannot be copied after a forward pass, the newer one has other names and cannot be pickled.
+    """
+
+    if not TYPE_CHECKING:  # to a type checker the weight stays nn.Linear's attribute
+
+        @property
+        def weight(self) -> Tensor:
+            """The weight the layer applies, computed from its two parameters."""
+            return self.weight_v * (self.weight_g / self.weight_v.norm(dim=1, keepdim=True))
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        nn.Module.__init__(self)  # nn.Linear's own would register a parameter named weight
+        self.in_features, self.out_features = in_features, out_features
+        start = nn.Linear(in_features, out_features)
+        self.weight_v = nn.Parameter(start.weight.detach())
+        self.weight_g = nn.Parameter(start.weight.detach().norm(dim=1, keepdim=True))
+        self.bias = start.bias
+
+
+class BottleneckResNet50(nn.Module):
+    """AdaContrast's DomainNet network: ResNet-50, a bottleneck with batch norm, a weight-normed head `fc`."""
+
+    def __init__(self, num_classes: int = 126, bottleneck: int = 256) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(ResNet50(bottleneck), nn.BatchNorm1d(bottleneck))
+        self.fc = WeightNormLinear(bottleneck, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, C) of normalised images (N, 3, H, W)."""
+        logits: Tensor = self.fc(self.encoder(x))
+        return logits

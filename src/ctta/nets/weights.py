@@ -1,0 +1,138 @@
+"""Files of weights: read without running their code, fitted to a network without surprises."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from ctta.errors import MissingData, NotWeights
+
+ENVELOPES = ("state_dict", "model_state_dict", "model")
+WRAPPERS = ("module.", "_orig_mod.", "model.")
+SHOWN = 5
+
+FOREIGN = {
+    b"<!doctype html": "an HTML page ({size}), not weights: the host asked for confirmation.",
+    b"<html": "an HTML page ({size}), not weights: the host asked for confirmation.",
+    b"<?xml": "an XML page ({size}), not weights: the host answered with an error.",
+    b"version https://git-lfs": "a Git LFS pointer ({size}), not weights: run git lfs pull.",
+}
+
+# How files begin that torch wrote before it used zip.
+LEGACY = [pickle.dumps(torch.serialization.MAGIC_NUMBER, protocol) for protocol in (2, 3, 4, 5)]
+
+# Published files often keep an accuracy as a numpy number beside the weights; rebuilding one runs no code.
+_scalar = np.float64(0).__reduce__()[0]
+NUMPY_NUMBERS: list[Any] = [
+    (_scalar, "numpy.core.multiarray.scalar"),
+    (_scalar, "numpy._core.multiarray.scalar"),
+    np.dtype,
+    *(type(np.dtype(kind)) for kind in ("float64", "float32", "int64")),
+]
+
+
+def read_weights(path: str | os.PathLike[str], *, drop: Collection[str] = ()) -> dict[str, Tensor]:
+    """Read a safetensors or torch file: names without a wrapper's prefix, half precision as float32.
+
+    `drop` names entries that are not the network's, such as a wrapper's normalisation buffers.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise MissingData(f"{path.name} is not in {path.parent.absolute()}. Put it there or give its path.")
+    if path.is_dir():
+        raise NotWeights(f"{path} is a folder, not a file of weights.")
+    with path.open("rb") as file:
+        start = file.read(512)
+    table = _tensors(_read(path, start), path)
+    for prefix in (*WRAPPERS, ""):
+        table = {key: value for key, value in table.items() if key not in drop}
+        if all(key.startswith(prefix) for key in table):
+            table = {key.removeprefix(prefix): value for key, value in table.items()}
+    halves = (torch.float16, torch.bfloat16)
+    return {key: value.float() if value.dtype in halves else value for key, value in table.items()}
+
+
+def fit(module: nn.Module, weights: Mapping[str, Tensor], *, what: str = "The weights") -> None:
+    """Copy `weights` into `module` if every name and shape agrees; otherwise say what differs.
+
+    Batch norm's `num_batches_tracked` may be absent, as in files older than the counter.
+    """
+    own = module.state_dict()
+    missing = [key for key in own if key not in weights and not key.endswith("num_batches_tracked")]
+    unexpected = [key for key in weights if key not in own]
+    shapes = [
+        f"{key} {tuple(weights[key].shape)} instead of {tuple(own[key].shape)}"
+        for key in own
+        if key in weights and weights[key].shape != own[key].shape
+    ]
+    faults = [("missing", missing), ("unexpected", unexpected), ("of another shape", shapes)]
+    if any(entries for _, entries in faults):
+        found = "; ".join(f"{len(entries)} {kind}: {_first(entries)}" for kind, entries in faults if entries)
+        raise NotWeights(f"{what} do not fit {type(module).__name__}: {found}.")
+    module.load_state_dict(own | dict(weights))
+
+
+def _first(entries: list[str]) -> str:
+    return ", ".join(entries[:SHOWN]) + (", ..." if len(entries) > SHOWN else "")
+
+
+def _read(path: Path, start: bytes) -> object:
+    size = _size(path.stat().st_size)
+    if foreign := _foreign(start):
+        raise NotWeights(f"{path.name} is {foreign.format(size=size)}")
+    try:
+        if start[8:9] == b"{":
+            return load_file(path)
+        with torch.serialization.safe_globals(NUMPY_NUMBERS):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file can fail anywhere inside torch.load
+        called = re.search(r"GLOBAL (\S+)", str(error))
+        if called and isinstance(error, pickle.UnpicklingError):
+            raise NotWeights(
+                f"{path.name} is a pickle that calls {called[1]}, not plain weights; nothing in it was run. "
+                "Save its state_dict() alone, or as safetensors."
+            ) from error
+        reason = re.split(r"(?<=\S)\.(?=\s)|\n", str(error).rstrip("."))[0]
+        raise NotWeights(f"{path.name} is damaged, truncated or foreign ({size}): {reason}.") from error
+
+
+def _foreign(start: bytes) -> str | None:
+    if not start:
+        return "an empty file, not weights: the download did not finish."
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    for beginning, what in FOREIGN.items():
+        if text.startswith(beginning):
+            return what
+    if start[8:9] == b"{" or start.startswith((b"PK\x03\x04", *LEGACY)):
+        return None
+    if start.startswith(b"\x80"):
+        return "a pickle that torch did not write ({size}), not weights; nothing in it was run."
+    return "neither a safetensors nor a torch file ({size})."
+
+
+def _tensors(found: object, path: Path) -> dict[str, Tensor]:
+    while isinstance(found, Mapping):
+        if found and all(isinstance(value, Tensor) for value in found.values()):
+            return {str(key): value for key, value in found.items()}
+        inner = [found[key] for key in ENVELOPES if isinstance(found.get(key), Mapping)]
+        if not inner:
+            keys = _first([repr(key) for key in found]) or "nothing"
+            raise NotWeights(f"{path.name} holds no table of tensors. It holds: {keys}.")
+        found = inner[0]
+    raise NotWeights(f"{path.name} holds a {type(found).__name__}, not a table of tensors.")
+
+
+def _size(count: int) -> str:
+    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= limit:
+            return f"{count / limit:.1f} {unit}"
+    return f"{count} bytes"
