@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 from ctta.errors import UnknownMethod
@@ -22,12 +23,13 @@ def register(cls: Method) -> Method:
 
 def method(name: str) -> type[Adapter]:
     """The method of this name; an unknown one raises UnknownMethod with the nearest known."""
-    try:
-        return _METHODS[name.lower()]
-    except KeyError:
-        raise UnknownMethod(name, _METHODS) from None
+    known = methods()
+    if name.lower() not in known:
+        raise UnknownMethod(name, known)
+    return known[name.lower()]
 
 
 def methods() -> dict[str, type[Adapter]]:
     """Every registered method by name."""
+    import_module("ctta.methods")  # registers the built-in ones
     return dict(_METHODS)

@@ -1,0 +1,153 @@
+"""Saving and loading: complete, exact, atomic, and clear about what does not fit."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from reference import flip, net, projector, stream, vector
+from safetensors import safe_open
+from safetensors.torch import save_file
+from saver import save_for_ever
+
+import ctta
+from ctta import errors
+from ctta.version import __version__
+
+
+def test_a_loaded_adapter_continues_bit_for_bit(tmp_path: Path) -> None:
+    first = ctta.DMSE(net(), seed=3)
+    x = stream()
+    for batch in x[:4]:
+        first(batch)
+    first.save(tmp_path / "a.ctta")
+    second = ctta.Adapter.load(tmp_path / "a.ctta", net())
+    assert isinstance(second, ctta.DMSE) and second.settings["seed"] == 3 and second.steps == 4
+    for batch in x[4:]:
+        assert torch.equal(first(batch), second(batch))
+
+
+def test_a_file_carries_method_settings_source_and_versions_as_json_and_no_pickle(tmp_path: Path) -> None:
+    adapter = ctta.Tent(net(), lr=0.01)
+    adapter(stream()[0])
+    adapter.save(tmp_path / "a.ctta")
+    with safe_open(tmp_path / "a.ctta", framework="pt") as file:
+        header = json.loads(file.metadata()["ctta"])
+    assert header["method"] == "tent" and header["settings"]["lr"] == 0.01 and header["steps"] == 1
+    assert header["source"] == ctta.Classifier(net()).digest()
+    assert header["versions"]["ctta"] == __version__
+
+
+def test_given_prototypes_come_back_from_the_file(tmp_path: Path) -> None:
+    ctta.DMSE(net(), prototypes=vector("prototypes_src")).save(tmp_path / "a.ctta")
+    assert torch.equal(ctta.DMSE.load(tmp_path / "a.ctta", net()).p_0, vector("prototypes_src"))
+
+
+def test_other_source_weights_are_refused(tmp_path: Path) -> None:
+    ctta.Tent(net()).save(tmp_path / "a.ctta")
+    other = net()
+    with torch.no_grad():
+        other.fc.bias[0] += 1e-9
+    with pytest.raises(errors.SourceMismatch, match=r"adapted from weights"):
+        ctta.Adapter.load(tmp_path / "a.ctta", other)
+
+
+def test_another_methods_file_is_refused(tmp_path: Path) -> None:
+    ctta.Tent(net()).save(tmp_path / "a.ctta")
+    with pytest.raises(errors.MethodMismatch, match=r"Tent, not of DMSE"):
+        ctta.DMSE.load(tmp_path / "a.ctta", net())
+
+
+def test_a_function_that_no_file_can_carry_must_be_given_again(tmp_path: Path) -> None:
+    ctta.DMSE(net(), view=flip, projection=projector()).save(tmp_path / "a.ctta")
+    with pytest.raises(errors.CheckpointError, match=r"view=flip|projection=Sequential"):
+        ctta.DMSE.load(tmp_path / "a.ctta", net())
+    ctta.DMSE.load(tmp_path / "a.ctta", net(), view=flip, projection=projector())
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"<!doctype html><html></html>", b"\x00" * 100])
+def test_a_foreign_file_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.ctta"
+    path.write_bytes(content)
+    with pytest.raises(errors.NotACheckpoint, match=r"a\.ctta"):
+        ctta.Adapter.load(path, net())
+
+
+@pytest.mark.parametrize("kept", [0.01, 0.3, 0.999])
+def test_a_truncated_file_is_named(tmp_path: Path, kept: float) -> None:
+    path = tmp_path / "a.ctta"
+    ctta.Tent(net()).save(path)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(kept * len(data))])
+    with pytest.raises(errors.NotACheckpoint, match=r"not a whole safetensors file"):
+        ctta.Adapter.load(path, net())
+
+
+def test_safetensors_of_somebody_else_are_named(tmp_path: Path) -> None:
+    save_file({"weight": torch.zeros(2)}, tmp_path / "w.safetensors")
+    with pytest.raises(errors.NotACheckpoint, match=r"ctta did not write"):
+        ctta.Adapter.load(tmp_path / "w.safetensors", net())
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(errors.NotACheckpoint, match=r"no checkpoint at"):
+        ctta.Adapter.load(tmp_path / "nothing", net())
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.ctta"
+    adapter = ctta.Tent(net())
+    adapter.save(path)
+    before = path.read_bytes()
+
+    def full_disk(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    adapter(stream()[0])
+    with pytest.raises(OSError, match="No space"):
+        adapter.save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["a.ctta"]
+
+
+def test_saving_does_not_disturb_the_stream(tmp_path: Path) -> None:
+    one, two = ctta.DMSE(net()), ctta.DMSE(net())
+    for i, batch in enumerate(stream()):
+        one.save(tmp_path / f"{i}.ctta")
+        assert torch.equal(one(batch), two(batch))
+
+
+@pytest.mark.slow
+def test_a_process_killed_while_saving_leaves_a_complete_state(tmp_path: Path) -> None:
+    """Thirty SIGKILLs at random moments: every load succeeds and continues as an uninterrupted stream would."""
+    path, x = tmp_path / "a.ctta", stream()
+    moments = random.Random(0)
+    truth = ctta.DMSE(net(), seed=5)
+    answers: list[torch.Tensor] = []
+    # A server that has torch imported forks the victims: each is ready in milliseconds, and has one thread.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ctta.methods", "ctta.checkpoint", "torch._dynamo"])
+    reached = set()
+    for _ in range(30):
+        path.unlink(missing_ok=True)
+        ready, signal = context.Pipe(duplex=False)
+        victim = context.Process(target=save_for_ever, args=(str(path), signal))
+        victim.start()
+        assert ready.recv() == "ready"
+        time.sleep(moments.uniform(0, 0.4))
+        victim.kill()
+        victim.join()
+        loaded = ctta.Adapter.load(path, net())
+        step = loaded.steps
+        reached.add(step)
+        while len(answers) <= step:
+            answers.append(truth(x[truth.steps % len(x)]))
+        assert torch.equal(loaded(x[step % len(x)]), answers[step])
+    assert len(reached) > 3, f"the processes died at steps {reached}: too few moments were tried"
