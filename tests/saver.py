@@ -5,9 +5,9 @@ from __future__ import annotations
 from multiprocessing.connection import Connection
 
 import torch
-from reference import net, stream
 
 import ctta
+from reference import net, stream
 
 
 def save_for_ever(path: str, ready: Connection) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from reference import DATA
 from torch import Tensor
 
 from ctta import augment
 from ctta.augment import View, warp
+from reference import DATA
 
 COLOURS = ("brightness", "contrast", "saturation", "hue", "gamma")
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from reference import flip, net, projector, stream, vector
 from safetensors import safe_open
 from safetensors.torch import save_file
-from saver import save_for_ever
 
 import ctta
 from ctta import errors
 from ctta.version import __version__
+from reference import flip, net, projector, stream, vector
+from saver import save_for_ever
 
 
 def test_a_loaded_adapter_continues_bit_for_bit(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from itertools import count
 
 import pytest
 import torch
-from reference import MaskedCoTTA, flip, four_views, net, projector, source_batches, stream, vector
 from torch import Tensor
 
 import ctta
 from ctta.methods.deyo import permute_patches
+from reference import MaskedCoTTA, flip, four_views, net, projector, source_batches, stream, vector
 
 SGD = {"optimizer": "sgd"}
 HALF = {"sce_weight": 0.5}
@@ -35,9 +35,7 @@ def deyo() -> ctta.Adapter:
 
 
 def full_rmt() -> ctta.Adapter:
-    adapter = with_projector(
-        ctta.RMT, prototypes=vector("prototypes_src"), source=source_batches(), lambda_src=1.0
-    )
+    adapter = with_projector(ctta.RMT, prototypes=vector("prototypes_src"), source=source_batches(), lambda_src=1.0)
     adapter.warm_up(5)
     return adapter
 

@@ -41,8 +41,8 @@ def contrastive(z: Tensor, *, tau: float = 0.1) -> Tensor:
 
 def cosine_distance(g: Tensor, p: Tensor) -> Tensor:
     """dist(g, p) = (1 - cos(g, p)) / 2 in [0, 1], of features (N, d) to prototypes (C, d): (N, C)."""
-    cosine = F.normalize(g, dim=1) @ F.normalize(p, dim=1).mT
-    return (0.5 * (1 - cosine)).clamp(0, 1)
+    lengths = g.norm(dim=1, keepdim=True) * p.norm(dim=1)  # (N, C)
+    return (0.5 * (1 - g @ p.mT / lengths.clamp(min=1e-12))).clamp(0, 1)
 
 
 def nearest_prototype(g: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:

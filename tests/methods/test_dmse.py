@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import flip, net, projector, stream, vector
 from torch import Tensor
 
 import ctta
+from reference import flip, net, projector, stream, vector
 
 
 def dmse(**options: object) -> ctta.DMSE:

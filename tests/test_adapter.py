@@ -1,0 +1,267 @@
+"""What every adapter does at its boundary: images in, answers out, options, owners, windows."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import threading
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ctta
+from ctta import errors
+from ctta.norms import batch_norms
+from reference import net, stream
+
+
+def x(i: int = 0) -> Tensor:
+    return stream()[i]
+
+
+@pytest.mark.parametrize(
+    ("images", "error", "words"),
+    [
+        (torch.zeros(2, 3, 16, 16, dtype=torch.uint8), errors.ImageDtype, "Divide uint8 images by 255"),
+        ([[0.0]], errors.ImageDtype, "got list"),
+        (torch.zeros(3, 16, 16), errors.ImageShape, "unsqueeze"),
+        (torch.zeros(0, 3, 16, 16), errors.ImageShape, "empty"),
+        (torch.full((2, 3, 16, 16), 2.64), errors.ImageRange, r"\[2.64, 2.64\].*Classifier"),
+        (torch.full((2, 3, 16, 16), -2.12), errors.ImageRange, "Do not normalise in the loader"),
+        (torch.full((2, 3, 16, 16), float("nan")), errors.NonFiniteImages, "2 of 2"),
+        (torch.full((2, 3, 16, 16), float("inf")), errors.NonFiniteImages, 'invalid="answer"'),
+        (torch.zeros(1, 3, 16, 16), errors.BatchTooSmall, "at least 2 images; got 1. Use window=16"),
+    ],
+)
+def test_a_bad_batch_gets_the_named_error_and_leaves_no_trace(images: Tensor, error: type, words: str) -> None:
+    adapter = ctta.Tent(net())
+    adapter(x())
+    before = adapter.state_dict()
+    with pytest.raises(error, match=words):
+        adapter(images)
+    after = adapter.state_dict()
+    assert all(torch.equal(v, after[k]) for k, v in before.items() if isinstance(v, Tensor))
+    adapter(x())
+
+
+def test_rounding_beyond_the_range_is_forgiven() -> None:
+    ctta.Tent(net())(x().clamp(0, 1) * 1.0005)
+
+
+def test_broken_images_are_answered_as_unknown_and_the_sound_ones_as_without_them() -> None:
+    adapter, twin = ctta.Tent(net(), invalid="answer"), ctta.Tent(net())
+    batch = x().clone()
+    batch[3, 0, 2, 2] = float("nan")
+    step = adapter.step(batch)
+    sound = [i for i in range(16) if i != 3]
+    torch.testing.assert_close(step.logits[sound], twin.predict(x()[sound]))
+    assert (step.logits[3] == 0).all() and step.log["invalid"] == 1
+    assert adapter.steps == 0
+
+
+def test_a_batch_of_broken_images_only_is_answered_too() -> None:
+    adapter = ctta.Tent(net(), invalid="answer")
+    logits = adapter(torch.full((2, 3, 16, 16), float("nan")))
+    assert logits.shape == (2, 10) and (logits == 0).all()
+
+
+class Fragile(nn.Module):
+    """A model whose logits are NaN while ``broken``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.broken = net(), False
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = self.inner(x)
+        return logits * float("nan") if self.broken else logits
+
+
+@pytest.mark.parametrize("cls", [ctta.Tent, ctta.DMSE, ctta.CoTTA, ctta.RMT, ctta.SAR, ctta.ROID])
+def test_a_loss_that_is_not_finite_is_skipped_counted_and_logged(cls: type, caplog: pytest.LogCaptureFixture) -> None:
+    adapter = cls(Fragile())
+    adapter(x())
+    before = adapter.state_dict()
+    parts = [m for m in adapter.modules() if isinstance(m, Fragile)]
+    for part in parts:
+        part.broken = True
+    with caplog.at_level(logging.WARNING, "ctta"):
+        adapter(x(1))
+    for part in parts:
+        part.broken = False
+    assert adapter.skipped == 1 and adapter.steps == 2 and "not finite" in caplog.text
+    after = adapter.state_dict()
+    assert all(torch.equal(v, after[k]) for k, v in before.items() if isinstance(v, Tensor))
+    assert adapter(x(2)).isfinite().all()
+
+
+def test_a_second_thread_is_refused_and_the_first_one_finishes() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    class Slow(ctta.Tent):
+        def adapt(self, x: Tensor) -> ctta.Step:
+            entered.set()
+            leave.wait(10)
+            return super().adapt(x)
+
+    adapter, results = Slow(net()), []
+    thread = threading.Thread(target=lambda: results.append(adapter(x())))
+    thread.start()
+    entered.wait(10)
+    for call in (lambda: adapter(x()), lambda: adapter.predict(x()), adapter.reset, adapter.state_dict):
+        with pytest.raises(errors.ConcurrentUse, match="one owner"):
+            call()
+    leave.set()
+    thread.join()
+    assert torch.equal(results[0], ctta.Tent(net())(x()))
+
+
+def test_reset_every_restores_the_source_after_so_many_steps() -> None:
+    adapter, fresh = ctta.Tent(net(), lr=0.01, reset_every=3), ctta.Tent(net(), lr=0.01)
+    first = [adapter(x(i)) for i in range(3)]
+    assert torch.equal(adapter(x(0)), fresh(x(0))) and adapter.restores == 1
+    assert not torch.equal(first[2], adapter(x(2)))
+
+
+def test_reset_starts_the_optimizers_moments_anew() -> None:
+    adapter, fresh = ctta.Tent(net(), optimizer="sgd", lr=0.05), ctta.Tent(net(), optimizer="sgd", lr=0.05)
+    for i in range(4):
+        adapter(x(i))
+    adapter.reset()
+    for i in range(4):
+        assert torch.equal(adapter(x(i)), fresh(x(i)))
+
+
+def test_an_optimizer_of_ones_own_is_used() -> None:
+    adapter = ctta.Tent(net(), optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=0.02, weight_decay=0.5))
+    other = ctta.Tent(net(), lr=0.02)
+    for i in range(3):
+        adapter(x(i)), other(x(i))
+    assert not torch.equal(adapter(x(3)), other(x(3)))
+
+
+def test_the_users_model_is_never_changed() -> None:
+    model = net()
+    before = copy.deepcopy(model.state_dict())
+    adapter = ctta.DMSE(model)
+    for i in range(3):
+        adapter(x(i))
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert batch_norms(model)[0].running_mean is not None
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    adapter = ctta.DMSE(net())
+    adapter(x(0))
+    twin = copy.deepcopy(adapter)
+    assert torch.equal(adapter(x(1)), twin(x(1)))
+    twin(x(2))
+    assert adapter.steps == 2 and twin.steps == 3
+
+
+def test_an_adapter_in_double_precision_after_steps_in_single_goes_on() -> None:
+    adapter = ctta.DMSE(net().float())
+    adapter(x(0).float())
+    adapter.double()
+    assert adapter(x(1)).dtype == torch.float64
+    adapter.reset()
+    assert adapter(x(0)).dtype == torch.float64
+
+
+def test_bf16_runs_the_network_under_autocast_and_answers_in_float32() -> None:
+    model = net().float()
+    seen = []
+    model.fc.register_forward_pre_hook(lambda module, args: seen.append(args[0].dtype))
+    logits = ctta.Tent(model, precision="bf16")(x().float())
+    assert set(seen) == {torch.bfloat16} and logits.dtype == torch.float32
+    torch.testing.assert_close(logits, ctta.Tent(model)(x().float()), rtol=0, atol=0.2)
+
+
+# The window.
+
+
+def test_a_window_learns_when_every_image_in_it_is_new() -> None:
+    adapter = ctta.Tent(net(), window=4)
+    images = x()
+    steps = []
+    for i in range(12):
+        adapter.step(images[i : i + 1])
+        steps.append(adapter.steps)
+    assert steps == [0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3]
+
+
+def test_a_window_answers_for_the_newest_image_among_the_held_ones() -> None:
+    adapter, plain = ctta.Tent(net(), window=4), ctta.Tent(net())
+    images = x()
+    for i in range(4):
+        answer = adapter(images[i : i + 1])
+        if i > 0:
+            expected = ctta.BN(net()).predict(images[: i + 1])[-1:]
+            torch.testing.assert_close(answer, expected)
+    plain(images[:4])
+    # After the step the next images slide in one by one.
+    torch.testing.assert_close(adapter(images[4:5]), plain.predict(images[1:5])[-1:])
+
+
+def test_a_window_without_batch_norm_forwards_the_new_image_alone() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.LayerNorm(3 * 16 * 16), nn.Linear(3 * 16 * 16, 10)).double()
+    adapter = ctta.Tent(model, window=4)
+    for i in range(3):
+        torch.testing.assert_close(adapter(x()[i : i + 1]), model(x()[i : i + 1]).detach())
+
+
+class WithBatchNorm1d(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.fc = nn.Conv2d(3, 8, 3), nn.BatchNorm1d(8), nn.Linear(8, 10)
+        self.norm.running_mean += torch.rand(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.norm(self.conv(x).mean((2, 3))))
+
+
+def test_the_first_image_of_a_window_is_normalised_by_source_statistics_where_it_has_no_variance() -> None:
+    model = WithBatchNorm1d().double().eval()
+    adapter = ctta.Tent(model, window=4)
+    torch.testing.assert_close(adapter(x()[:1]), model(x()[:1]).detach())
+
+
+def test_predicting_in_a_window_does_not_fill_it() -> None:
+    adapter, twin = ctta.Tent(net(), window=4), ctta.Tent(net(), window=4)
+    for i in range(6):
+        adapter.predict(x()[i : i + 1])
+        assert torch.equal(adapter(x()[i : i + 1]), twin(x()[i : i + 1]))
+
+
+def test_a_window_survives_a_checkpoint() -> None:
+    adapter = ctta.Tent(net(), window=4)
+    for i in range(6):
+        adapter(x()[i : i + 1])
+    twin = ctta.Tent(net(), window=4)
+    twin.load_state_dict(adapter.state_dict())
+    for i in range(6, 12):
+        assert torch.equal(adapter(x()[i : i + 1]), twin(x()[i : i + 1]))
+
+
+def test_a_batch_larger_than_the_window_is_learnt_from_whole() -> None:
+    assert torch.equal(ctta.Tent(net(), window=4)(x()), ctta.Tent(net())(x()))
+
+
+def test_settings_name_every_argument_and_its_value() -> None:
+    adapter = ctta.SAR(net(), rho=0.1)
+    assert adapter.settings["rho"] == 0.1 and adapter.settings["optimizer"] == "sgd"
+    assert ctta.RDumb(net()).settings["reset_every"] == 1000
+    assert set(adapter.settings) == set(ctta.SAR.arguments())
+
+
+def test_an_unknown_method_gets_the_nearest_name() -> None:
+    with pytest.raises(errors.UnknownMethod, match="Did you mean 'dmse'"):
+        ctta.method("dsme")
+
+
+def test_a_recipe_builds_the_method_and_an_unknown_benchmark_is_named() -> None:
+    for benchmark in ("cifar10-c", "cifar100-c", "imagenet-c", "domainnet-126"):
+        ctta.DMSE(net(), **ctta.DMSE.recipe(benchmark))
+    with pytest.raises(errors.UnknownStream, match="cifar10-c"):
+        ctta.DMSE.recipe("cifar10c")
