@@ -109,6 +109,12 @@ class Stateful(LazyBuffers):
             if self._window is not None:
                 self._window.clear()
 
+    def footprint(self) -> int:
+        """Bytes of everything the adapter holds between batches, with the optimizer's moments once it has stepped."""
+        moments = 2 if self.optimizer == "adam" else 1
+        held = {id(t): t.nbytes for t in [*self._state().values(), *self._initial.values()]}
+        return sum(held.values()) + moments * sum(p.nbytes for p in self.trained)
+
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """A snapshot of everything that moves: parameters, teacher, prototypes, optimizer, counters, generator."""
         with self._owner:

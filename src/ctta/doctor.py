@@ -1,0 +1,77 @@
+"""What each method would do with a model, found by building it, not by running a stream."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from ctta.adapter import Adapter
+from ctta.classifier import Classifier
+from ctta.errors import CttaError
+from ctta.norms import norm_layers
+from ctta.registry import methods
+
+
+@dataclass(frozen=True)
+class MethodReport:
+    """One method on a model: what it trains, needs and holds, or why it refuses."""
+
+    name: str
+    refusal: str | None = None
+    trained: int = 0
+    smallest_batch: int = 0
+    memory: int = 0
+    passes: tuple[int, int] = (0, 0)
+    source_free: bool = True
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A model as ctta sees it."""
+
+    model: str
+    parameters: int
+    head: str | None
+    num_classes: int | None
+    num_features: int | None
+    norms: dict[str, int]
+    methods: list[MethodReport] = field(default_factory=list)
+
+
+def examine(model: nn.Module, *, image_size: int | None = None, channels: int = 3) -> Diagnosis:
+    """Build every method around a model; with an image size, also take one step on two random images."""
+    classifier = model if isinstance(model, Classifier) else Classifier(model)
+    found = classifier.head_name is not None
+    kinds = Counter(type(layer).__name__ for layer in norm_layers(classifier.model).values())
+    images = None
+    if image_size is not None:
+        images = torch.rand(2, channels, image_size, image_size, generator=torch.Generator().manual_seed(0))
+    return Diagnosis(
+        model=type(classifier.model).__name__,
+        parameters=sum(p.numel() for p in classifier.model.parameters()),
+        head=classifier.head_name,
+        num_classes=classifier.num_classes if found else None,
+        num_features=classifier.num_features if found else None,
+        norms=dict(kinds),
+        methods=[_report(name, cls, classifier, images) for name, cls in sorted(methods().items())],
+    )
+
+
+def _report(name: str, cls: type[Adapter], classifier: Classifier, images: torch.Tensor | None) -> MethodReport:
+    try:
+        adapter = cls(classifier)
+        if images is not None:
+            adapter.step(images)
+    except CttaError as error:
+        return MethodReport(name, refusal=f"{type(error).__name__}: {error}")
+    return MethodReport(
+        name,
+        trained=sum(p.numel() for p in adapter.trained),
+        smallest_batch=adapter.smallest_batch,
+        memory=adapter.footprint(),
+        passes=cls.passes,
+        source_free=adapter.source_free,
+    )

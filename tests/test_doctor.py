@@ -1,0 +1,94 @@
+"""ctta doctor: what it says of models that methods serve and of models they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from torch import Tensor, nn
+from typer.testing import CliRunner
+
+import ctta
+from ctta.cli.doctor import doctor, load_model
+from ctta.doctor import examine
+from reference import net
+
+app = typer.Typer()
+app.command()(doctor)
+
+MODEL_FILE = """
+from torch import nn
+def build():
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 7))
+number = 3
+"""
+
+
+@pytest.fixture
+def model_file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(MODEL_FILE)
+    return path
+
+
+def test_a_batch_norm_network_is_served_by_every_method() -> None:
+    diagnosis = examine(net(), image_size=16)
+    assert (diagnosis.head, diagnosis.num_features, diagnosis.num_classes) == ("fc", 16, 10)
+    assert diagnosis.norms == {"BatchNorm2d": 11} and diagnosis.parameters == 12_906
+    assert all(report.refusal is None for report in diagnosis.methods)
+    by_name = {report.name: report for report in diagnosis.methods}
+    affine = sum(m.weight.numel() + m.bias.numel() for m in net().modules() if isinstance(m, nn.BatchNorm2d))
+    assert by_name["tent"].trained == affine and by_name["source"].trained == 0
+    assert by_name["dmse"].smallest_batch == 2 and by_name["source"].smallest_batch == 1
+
+
+class NoNormNoHead(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 10, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x).relu().mean((2, 3))
+
+
+def test_methods_that_cannot_serve_a_model_say_why() -> None:
+    reports = {report.name: report for report in examine(NoNormNoHead()).methods}
+    assert reports["source"].refusal is None and reports["cotta"].refusal is None
+    for name in ("tent", "eata", "sar", "deyo", "roid", "rotta", "bn", "santa"):
+        assert str(reports[name].refusal).startswith("NothingToTrain"), name
+    for name in ("dmse", "rmt"):
+        assert str(reports[name].refusal).startswith("HeadNotFound"), name
+
+
+def test_the_command_reads_a_file_and_prints_json(model_file: Path) -> None:
+    result = CliRunner().invoke(app, [f"{model_file}:build", "--json", "--image-size", "8"])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["head"] == "4" and told["num_classes"] == 7 and len(told["methods"]) == len(ctta.registry.methods())
+
+
+def test_the_command_prints_a_table_and_the_refusals(model_file: Path) -> None:
+    result = CliRunner().invoke(app, [f"{model_file}:build"])
+    assert "4 features to 7 classes" in result.stdout and "1 BatchNorm2d" in result.stdout
+    assert "dmse" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("{file}", "package.module:name"),
+        ("{file}:nothing", "has no 'nothing'"),
+        ("{file}:number", "got int"),
+        ("absent.py:build", "no Python file"),
+        ("no_such_package_here:build", "no module 'no_such_package_here'"),
+    ],
+)
+def test_a_wrong_target_is_named(model_file: Path, target: str, words: str) -> None:
+    with pytest.raises(ctta.CttaError, match=words):
+        load_model(target.format(file=model_file))
+
+
+def test_an_installed_module_can_be_named() -> None:
+    assert isinstance(load_model("torch.nn:Identity"), nn.Identity)
