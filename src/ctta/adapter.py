@@ -23,7 +23,7 @@ from ctta.classifier import Classifier, Precision
 from ctta.functional import diversity
 from ctta.images import broken_images
 from ctta.norms import batch_norms, source_statistics_where_single
-from ctta.options import AnswerOptions, Optimizer, SharedOptions, check_bounds, check_choices
+from ctta.options import AnswerOptions, Optimizer, SharedOptions, check_bounds, check_literals
 from ctta.state import Stateful
 
 logger = logging.getLogger("ctta")
@@ -77,9 +77,6 @@ class Adapter(Stateful):
         super().__init__(optimizer=optimizer, lr=lr, momentum=momentum, nesterov=nesterov, seed=seed, window=window)
         self.precision, self.reset_every, self.invalid = precision, reset_every, invalid
         check_bounds(self, lr=(0, math.inf), momentum=(0, 1), window=(2, math.inf), reset_every=(1, math.inf))
-        check_choices(self, precision=("fp32", "bf16"), invalid=("raise", "answer"), nesterov=(True, False))
-        if not callable(optimizer):
-            check_choices(self, optimizer=("adam", "sgd"))
 
         source = model if isinstance(model, Classifier) else Classifier(model)
         self.source_digest = source.digest()
@@ -102,6 +99,8 @@ class Adapter(Stateful):
 
     def begin(self, parameters: Iterable[nn.Parameter]) -> None:
         """Name the parameters that learn, build their optimizer and remember the state to reset to."""
+        for signature in (type(self).__init__, Adapter.__init__):
+            check_literals(self, signature)
         trained = list(dict.fromkeys(parameters))
         if self.learns:
             self.require_trainable(trained)

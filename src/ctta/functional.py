@@ -28,8 +28,9 @@ def contrastive(z: Tensor, *, tau: float = 0.1) -> Tensor:
     """Contrastive loss over V views of N samples, z (V, N, d) (DMSE Eq. 6; SupCon of RMT and SANTA): scalar.
 
     Every view is an anchor, the other views of its sample are its positives, and the denominator runs over all
-    other V N - 1 rows. The mean over anchors of the mean over positives.
+    other V N - 1 rows, equal prototypes of other samples among them.
     """
+    # Paper silent (Eq. 6 is a double sum): the mean over the anchors of the mean over their positives.
     views = z.shape[0]
     z = F.normalize(z, dim=-1)
     rows = z.flatten(0, 1)  # (VN, d)

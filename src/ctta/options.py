@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 from torch import nn
@@ -51,11 +52,15 @@ def check_bounds(owner: Any, **ranges: tuple[float, float]) -> None:
             )
 
 
-def check_choices(owner: Any, **options: tuple[object, ...]) -> None:
-    """Check that arguments, kept as attributes of the same name, are among their choices."""
-    for name, allowed in options.items():
-        value = getattr(owner, name)
-        if not any(value is choice or (type(value) is type(choice) and value == choice) for choice in allowed):
+def check_literals(owner: Any, signature: Callable[..., Any]) -> None:
+    """Check every argument annotated as Literal or bool, kept as an attribute of the same name."""
+    for name, hint in get_type_hints(signature).items():
+        members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        literals = tuple(value for m in members if get_origin(m) is Literal for value in get_args(m))
+        value = getattr(owner, name, None)
+        wrong_literal = literals and value not in literals and (isinstance(value, str) or len(members) == 1)
+        if wrong_literal or (hint is bool and not isinstance(value, bool)):
             raise ParameterError(
-                f"The {name!r} parameter of {type(owner).__name__} must be one of {allowed}. Got {value!r} instead."
+                f"The {name!r} parameter of {type(owner).__name__} must be one of {literals or (True, False)}. "
+                f"Got {value!r} instead."
             )

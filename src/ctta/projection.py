@@ -26,7 +26,8 @@ def projection_of(
         return None, nn.Identity()
     if wanted != "mlp":
         raise ParameterError(f"The 'projection' parameter must be 'mlp', a module or None. Got {wanted!r} instead.")
-    # Default initialisation draws from the global generator: lend it our seed, and leave it as it was.
+    # Paper silent: default initialisation, the student's optimizer and learning rate, not part of the teacher.
+    # It draws from the global generator: lend that our seed, and leave it as it was.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         mlp = nn.Sequential(nn.Linear(model.num_features, _WIDTH), nn.ReLU(), nn.Linear(_WIDTH, _WIDTH))

@@ -202,5 +202,6 @@ class Stateful(LazyBuffers):
             return self.optimizer(self.trained)
         if self.optimizer == "adam":
             return torch.optim.Adam(self.trained, lr=self.lr, foreach=True)
+        # Paper silent (DMSE): nesterov, as in the RMT code base.
         nesterov = self.nesterov and self.momentum > 0
         return torch.optim.SGD(self.trained, lr=self.lr, momentum=self.momentum, nesterov=nesterov, foreach=True)

@@ -13,7 +13,7 @@ from ctta.adapter import Adapter, Step
 from ctta.augment import AnyView, View
 from ctta.functional import cross_entropy, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics, weights_and_biases
-from ctta.options import SharedOptions, check_bounds, check_choices
+from ctta.options import SharedOptions, check_bounds
 from ctta.recipes import per_dataset
 from ctta.registry import register
 from ctta.teacher import ema_, frozen_copy
@@ -52,7 +52,6 @@ class CoTTA(Adapter):
         self.alpha, self.views, self.p_th, self.restore_p = alpha, views, p_th, restore_p
         self.symmetric, self.view = symmetric, view
         check_bounds(self, alpha=(0, 1), views=(1, 10_000), p_th=(0, float("inf")), restore_p=(0, 1))
-        check_choices(self, symmetric=(True, False))
         use_batch_statistics(self.student)
         self.teacher = frozen_copy(self.student)
         self.anchor = frozen_copy(self.student)

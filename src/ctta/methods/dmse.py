@@ -1,7 +1,6 @@
-"""DMSE: a mean teacher whose momentum follows the student's entropy, and prototypes estimated from the classifier.
+"""DMSE (Dynamic Momentum and Source Estimation): a teacher led by its student's entropy, prototypes from the head.
 
 Roy, Moulick, Verma, Ghosh, Das, "Source-Free Controlled Adaptation of Teachers for Continual Test-Time Adaptation".
-DMSE = Dynamic Momentum and Source Estimation.
 """
 
 from __future__ import annotations
@@ -15,16 +14,9 @@ from typing_extensions import Unpack
 
 from ctta.adapter import Adapter, Step
 from ctta.augment import AnyView, View
-from ctta.functional import (
-    class_means,
-    contrastive,
-    cross_entropy,
-    entropy,
-    nearest_prototype,
-    symmetric_cross_entropy,
-)
+from ctta.functional import class_means, contrastive, cross_entropy, entropy, nearest_prototype, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics
-from ctta.options import SharedOptions, check_bounds, check_choices
+from ctta.options import SharedOptions, check_bounds
 from ctta.projection import Projection, projection_of
 from ctta.prototypes import initial_prototypes
 from ctta.recipes import MLP_BUT_DOMAINNET, per_dataset
@@ -36,22 +28,14 @@ from ctta.teacher import assign_, ema_, frozen_copy
 class DMSE(Adapter):
     """Controlled teacher (Sec. 3.1) and source prototypes estimated from the classifier (Sec. 3.2).
 
-    Switches of the ablations: ``alpha`` fixes the momentum instead of Eq. 2; ``recalibrated=False`` keeps the
-    prototypes p_0 instead of Eq. 3; ``centre`` "static" searches the nearest class in p_0, "dynamic" in p_{t-1};
-    ``teacher_reset=False`` never resets; ``projection=None`` contrasts the features themselves; ``loss`` "sce" or
-    "ce"; ``prototypes`` gives p_0 (DMSE^s: ``prototypes_from_source``).
-
-    Choices where the paper is silent: ``entropy_unit`` "nats" or "ln C"; ``reset_by`` the "batch" entropy or its
-    moving "average"; ``sce_weight`` per direction (the RMT code base has 0.5); ``empty_class`` "keep"s its last
-    prototype or takes "p_0" back; ``contrast_with`` the class found against the centre ("assigned") or the "nearest"
-    in p_t.
+    Ablations: ``alpha`` fixes the momentum instead of Eq. 2; ``recalibrated=False`` keeps p_0 instead of Eq. 3;
+    ``centre`` searches the nearest class in p_0 ("static") or p_{t-1} ("dynamic"); ``teacher_reset=False`` never
+    resets; ``projection=None`` contrasts the features themselves; ``prototypes`` gives p_0 (DMSE^s). Where the paper is
+    silent: ``sce_weight`` per direction; ``contrast_with`` the class "assigned" or the "nearest" in p_t; and others.
     """
 
     passes = (3, 2)
-    recipes = per_dataset(
-        sgd_lr=0.01,
-        projection=MLP_BUT_DOMAINNET,
-    )
+    recipes = per_dataset(sgd_lr=0.01, projection=MLP_BUT_DOMAINNET)
 
     p_0: Tensor
     p_t: Tensor
@@ -88,52 +72,39 @@ class DMSE(Adapter):
         self.centre, self.teacher_reset, self.loss, self.prototypes = centre, teacher_reset, loss, prototypes
         self.entropy_unit, self.reset_by, self.sce_weight = entropy_unit, reset_by, sce_weight
         self.empty_class, self.contrast_with, self.view = empty_class, contrast_with, view
-        check_bounds(self, alpha_min=(0, 1), alpha=(0, 1), gamma=(0, 1), tau=(1e-6, math.inf))
-        check_bounds(self, beta=(0, math.inf), e_min=(0, math.inf), lambda_cl=(0, math.inf))
-        check_bounds(self, sce_weight=(0, math.inf))
-        check_choices(self, centre=("static", "dynamic"), loss=("sce", "ce"), reset_by=("batch", "average"))
-        check_choices(self, entropy_unit=("nats", "ln C"), empty_class=("keep", "p_0"))
-        check_choices(self, contrast_with=("assigned", "nearest"))
-        check_choices(self, recalibrated=(True, False), teacher_reset=(True, False))
-
+        check_bounds(self, alpha_min=(0, 1), alpha=(0, 1), gamma=(0, 1), tau=(1e-6, math.inf), beta=(0, math.inf))
+        check_bounds(self, e_min=(0, math.inf), lambda_cl=(0, math.inf), sce_weight=(0, math.inf))
         self.source_free = prototypes is None
         use_batch_statistics(self.student)
         self.teacher = frozen_copy(self.student)
-        # Paper silent: p_0 is a frozen copy of the source head's rows, bias ignored.
+        # Paper silent: p_0 is the raw rows of the source head, bias ignored, as a frozen copy.
         p_0 = initial_prototypes(prototypes, self.student)
         self.register_buffer("p_0", p_0)
         self.register_buffer("p_t", p_0.clone())
         self.register_buffer("average_e", None)
         self.projection, self.project = projection_of(projection, self.student, seed=self.seed)
-        # Paper silent: all of the student learns, its classifier included, and the projection with it.
+        # Paper silent: all of the student learns, its classifier included, and the projection; no warm-up, no replay.
         self.begin([*self.student.parameters(), *self.project.parameters()])
 
     def adapt(self, x: Tensor) -> Step:
-        """One step, in the order of Sec. 3."""
+        """One step. Paper silent: forwards, prototypes, loss, optimizer, then average or reset."""
         logits, g = self.student.with_features(x)
         logits_aug, g_aug = self.student.with_features(self.view(x, self.generator))
-        with torch.no_grad():
-            target = self.teacher(x)
-
+        target = self.teacher(x)  # frozen: no gradient
+        # Paper silent: the prototypes move before the loss, which sends no gradient through them.
         p_t, nearest, confident = self.recalibrate(g.detach())  # Eq. 3
         loss_st = 0.5 * (self.consistency(logits, target) + self.consistency(logits_aug, target)).mean()  # Eq. 5
-        z = self.project(torch.stack([p_t[nearest], g, g_aug]))  # (3, N, d')
-        loss_cl = contrastive(z, tau=self.tau)  # Eq. 6
+        loss_cl = contrastive(self.project(torch.stack([p_t[nearest], g, g_aug])), tau=self.tau)  # Eq. 6
         loss = loss_st + self.lambda_cl * loss_cl  # Eq. 7
         self.descend(loss)
-        moved = int((p_t != self.p_t).any(1).sum())
-        self.p_t = p_t
-
-        # Paper silent: e is measured on the prediction just made, before this update.
+        self.p_t, moved = p_t, (p_t != self.p_t).any(1).sum().item()
+        # Paper silent: e is the student's, batch mean, on the prediction just made and not on the augmented view.
         e = entropy(logits.detach()).mean().item()
         alpha, reset = self.control_teacher(e)
-
-        # Paper silent: the mean is of logits.
-        answer = 0.5 * (logits.detach() + target)
-        log = {"entropy": e, "alpha": alpha, "teacher_reset": float(reset), "prototypes_moved": float(moved)}
+        log = {"entropy": e, "alpha": alpha, "teacher_reset": float(reset), "prototypes_moved": moved}
         log |= {"confident_share": confident.float().mean().item()}
         log |= {"loss_st": loss_st.item(), "loss_cl": loss_cl.item()}
-        return Step(answer, loss.item(), log)
+        return Step(0.5 * (logits.detach() + target), loss.item(), log)  # Paper silent: the mean of logits
 
     def answer(self, x: Tensor) -> Tensor:
         """The mean of student and teacher."""
@@ -143,41 +114,35 @@ class DMSE(Adapter):
         """Eq. 4, or its cross-entropy ablation, per sample."""
         if self.loss == "ce":
             return cross_entropy(logits, target)
+        # Paper silent: as printed, without the factor 1/2 per direction of the RMT code base.
         return self.sce_weight * symmetric_cross_entropy(logits, target)
 
     @torch.no_grad()
     def recalibrate(self, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Eq. 3: the prototypes p_t, the class of every sample, and which samples are confident."""
         dist, nearest = nearest_prototype(g, self.p_0 if self.centre == "static" else self.p_t)
-        # Paper silent: gamma filters only the update, strictly, on the original view.
+        # Paper silent: gamma filters only this update, strictly, on the original view.
         confident = dist < self.gamma
         if not self.recalibrated:
             return self.p_t, nearest, confident
         means, counts = class_means(g[confident], nearest[confident], len(self.p_0))
-        # Paper silent: a class without a confident sample keeps its last prototype; p_t replaces, no moving average.
-        kept = self.p_t if self.empty_class == "keep" else self.p_0
-        p_t = torch.where((counts > 0).unsqueeze(1), means, kept)
-        if self.contrast_with == "nearest":
-            _, nearest = nearest_prototype(g, p_t)
-        return p_t, nearest, confident
+        # Paper silent: the batch mean replaces a prototype; a class without a confident sample keeps its last one.
+        p_t = torch.where((counts > 0).unsqueeze(1), means, self.p_t if self.empty_class == "keep" else self.p_0)
+        # Paper silent: the loss takes the class found against the centre, at its new value p_t.
+        return p_t, nearest if self.contrast_with == "assigned" else nearest_prototype(g, p_t)[1], confident
 
     def control_teacher(self, e: float) -> tuple[float, bool]:
         """Eqs. 1 and 2: the teacher follows with momentum alpha, or returns to the source below e_min."""
-        if self.entropy_unit == "ln C":
-            e = e / math.log(len(self.p_0))
+        # Paper silent: e is in nats; divided by ln C the limit of 1 would never act.
+        e = e if self.entropy_unit == "nats" else e / math.log(len(self.p_0))
         alpha = min(self.alpha_min + self.beta * e, 1.0) if self.alpha is None else self.alpha  # Eq. 2
-        if self.teacher_reset and self.certainty(e) < self.e_min:
-            # Paper silent: the reset covers the teacher's parameters only, and replaces this step's average.
+        # Paper silent: the batch's own e is compared with e_min, not a moving average as in SAR.
+        average = e if self.average_e is None or self.reset_by == "batch" else 0.9 * self.average_e.item() + 0.1 * e
+        reset = self.teacher_reset and average < self.e_min
+        self.average_e = None if reset or self.reset_by == "batch" else self.p_0.new_tensor(average)
+        if reset:
+            # Paper silent: it covers the teacher's parameters only, and replaces this step's average.
             assign_(self.teacher, self.source_of(self.teacher))
-            self.average_e = None
-            return alpha, True
-        ema_(self.teacher, self.student, alpha)  # Eq. 1
-        return alpha, False
-
-    def certainty(self, e: float) -> float:
-        """What the reset compares with e_min: e itself, or its moving average."""
-        if self.reset_by == "batch":
-            return e
-        average = e if self.average_e is None else 0.9 * self.average_e.item() + 0.1 * e
-        self.average_e = self.p_0.new_tensor(average)
-        return average
+        else:
+            ema_(self.teacher, self.student, alpha)  # Eq. 1
+        return alpha, reset
