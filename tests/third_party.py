@@ -17,8 +17,8 @@ def third_party(name: str) -> ModuleType:
     with warnings.catch_warnings():
         # What a library warns of while it is imported is not about us.
         warnings.simplefilter("ignore")
-        if name.partition(".")[0] in ("torchvision", "timm"):
-            _import_torchvision()
+        # timm needs it, and transformers looks into it where it is installed.
+        _import_torchvision()
         return pytest.importorskip(name, reason=f"{name} is not installed: pip install 'ctta[models]'")
 
 

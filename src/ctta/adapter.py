@@ -24,6 +24,7 @@ from ctta.functional import diversity
 from ctta.images import broken_images
 from ctta.norms import batch_norms, source_statistics_where_single
 from ctta.options import AnswerOptions, Optimizer, SharedOptions, check_bounds, check_literals
+from ctta.recipes import BENCHMARKS
 from ctta.state import Stateful
 
 logger = logging.getLogger("ctta")
@@ -58,7 +59,7 @@ class Adapter(Stateful):
     passes: ClassVar[tuple[int, int]]
     # Where a method's published value of a shared option is not the one of __init__ below.
     defaults: ClassVar[SharedOptions] = {}
-    recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {name: {} for name in BENCHMARKS}
 
     def __init__(
         self,

@@ -72,7 +72,7 @@ class Memory(LazyBuffers):
 
     images: Tensor | None
     label: Tensor
-    uncertainty: Tensor
+    uncertainty: Tensor | None
     age: Tensor
     serial: Tensor
 
@@ -81,7 +81,7 @@ class Memory(LazyBuffers):
         self.size, self.lambda_t, self.lambda_u = size, lambda_t, lambda_u
         self.register_buffer("images", None)
         self.register_buffer("label", torch.full((size,), -1))  # -1: an empty slot
-        self.register_buffer("uncertainty", torch.zeros(size, dtype=torch.float64))
+        self.register_buffer("uncertainty", None)
         self.register_buffer("age", torch.zeros(size, dtype=torch.long))
         self.register_buffer("serial", torch.zeros(size, dtype=torch.long))
 
@@ -89,8 +89,8 @@ class Memory(LazyBuffers):
         """Take an image in, in the place of a worse one if need be; then every held image is one older."""
         slot = self._slot_for(label, self._score(0, uncertainty, classes), classes)
         if slot is not None:
-            if self.images is None:
-                self.images = image.new_zeros(self.size, *image.shape)
+            if self.images is None or self.uncertainty is None:
+                self.images, self.uncertainty = image.new_zeros(self.size, *image.shape), image.new_zeros(self.size)
             self.images[slot] = image
             self.label[slot], self.uncertainty[slot], self.age[slot] = label, uncertainty, 0
             self.serial[slot] = self.serial.max() + 1
@@ -112,6 +112,7 @@ class Memory(LazyBuffers):
         else:
             rivals = (counts == counts.max()).nonzero().flatten().tolist()
         worst, worst_score = None, -math.inf
+        assert self.uncertainty is not None
         for slot in self._ordered(slot for slot, held in enumerate(self.label.tolist()) if held in rivals):
             held_score = self._score(int(self.age[slot]), float(self.uncertainty[slot]), classes)
             if held_score >= worst_score:
