@@ -1,0 +1,114 @@
+"""Time the corruptions beside the PyPI package imagecorruptions-imaug, one thread each.
+
+The package pins old habits (OpenCV, numba, scikit-image), so give it an environment of its own:
+
+    python -m venv /tmp/side-by-side
+    /tmp/side-by-side/bin/pip install torch imagecorruptions-imaug
+    OMP_NUM_THREADS=1 PYTHONPATH=src /tmp/side-by-side/bin/python benchmarks/corruptions.py
+
+The package knows the ImageNet constants only. Ours are timed with these too (same work, the ratio that
+counts) and, at 32 px, with the CIFAR constants that the size selects.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("NUMBA_NUM_THREADS", "1")
+
+import cv2
+import imagecorruptions
+import numpy as np
+import torch
+
+from ctta.streams.corruptions import CORRUPTIONS, corrupt, frost_source
+
+#: side: images, and how many times faster the fifteen together must be
+SIZES = {32: (256, 10.0), 224: (64, 4.0)}
+SLOWEST_ALLOWED = 1.2
+
+
+def smooth_images(count: int, side: int) -> torch.Tensor:
+    """Random images with the 1/f spectrum of photographs, uint8 (N, 3, side, side)."""
+    generator = torch.Generator().manual_seed(0)
+    spectrum = torch.fft.rfft2(torch.randn(count, 3, side, side, generator=generator))
+    frequency = torch.hypot(torch.fft.fftfreq(side)[:, None], torch.fft.rfftfreq(side)).clamp(min=1 / side)
+    field = torch.fft.irfft2(spectrum / frequency, s=(side, side))
+    field = field / field.std(dim=(1, 2, 3), keepdim=True)
+    return (field * 55 + 120).clamp(0, 255).to(torch.uint8)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()  # of this one thread: other work on the machine does not count
+    work()
+    return time.process_time() - start
+
+
+def compare(side: int, severity: int, repeats: int) -> bool:
+    count, wanted = SIZES[side]
+    images = smooth_images(count, side)
+    arrays = [np.ascontiguousarray(image) for image in images.permute(0, 2, 3, 1).numpy()]
+
+    def theirs(name: str, some: list[np.ndarray]) -> None:
+        with contextlib.redirect_stdout(io.StringIO()):
+            for array in some:
+                imagecorruptions.corrupt(array, severity=severity, corruption_name=name)
+
+    def ours(name: str, some: torch.Tensor, scale: str | None) -> None:
+        corrupt(some, name, severity=severity, scale=scale)  # type: ignore[arg-type]
+
+    print(f"\n{count} images, {side} px, severity {severity}, ms per image, best of {repeats}")
+    print(f"{'':20}{'theirs':>9}{'ours':>9}{'ratio':>8}{'by size':>9}{'ratio':>8}")
+    total = np.zeros(3)
+    slow = []
+    for name in CORRUPTIONS:
+        theirs(name, arrays[:1])  # compilation and caches
+        ours(name, images[:1], "imagenet")
+        ours(name, images[:1], None)
+        best = np.full(3, np.inf)
+        for _ in range(repeats):  # interleaved, so that a busy machine disturbs both
+            times = (
+                seconds(lambda: theirs(name, arrays)),  # noqa: B023
+                seconds(lambda: ours(name, images, "imagenet")),  # noqa: B023
+                seconds(lambda: ours(name, images, None)),  # noqa: B023
+            )
+            best = np.minimum(best, np.array(times) * 1e3 / count)
+        total += best
+        if best[1] > SLOWEST_ALLOWED * best[0]:
+            slow.append(name)
+        print(row(name, best))
+    print(row("all fifteen", total))
+    ratio = total[0] / total[1]
+    passed = ratio >= wanted and not slow
+    print(f"{'PASS' if passed else 'FAIL'}: {ratio:.1f}x (wanted {wanted:g}x); slower than theirs: {slow or 'none'}")
+    return passed
+
+
+def row(name: str, best: np.ndarray) -> str:
+    return f"{name:20}{best[0]:9.3f}{best[1]:9.3f}{best[0] / best[1]:7.1f}x{best[2]:9.3f}{best[0] / best[2]:7.1f}x"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Corruptions beside imagecorruptions-imaug.")
+    parser.add_argument("--sides", type=int, nargs="+", choices=sorted(SIZES), default=sorted(SIZES))
+    parser.add_argument("--severity", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    warnings.simplefilter("ignore")
+    print(f"torch {torch.__version__}, frost: {frost_source()}")
+    passed = [compare(side, args.severity, args.repeats) for side in args.sides]
+    return 0 if all(passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
