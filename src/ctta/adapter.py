@@ -54,7 +54,7 @@ class Adapter(Stateful):
     learns: ClassVar[bool] = True
     source_free: bool = True
     uses_batch_statistics: ClassVar[bool] = True
-    trains: ClassVar[str] = "parameters"
+    trains: ClassVar[str] = "every parameter"
     # Forward passes of a batch through a network in one step, and how many of them are differentiated.
     passes: ClassVar[tuple[int, int]]
     # Where a method's published value of a shared option is not the one of __init__ below.

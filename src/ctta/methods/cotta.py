@@ -27,6 +27,7 @@ class CoTTA(Adapter):
     always); ``restore_p`` the share of weights given back at each step; ``symmetric`` the loss used on ImageNet.
     """
 
+    trains = "parameters named weight or bias"
     # With augmentation: student, anchor and `views` teacher passes; without: student, anchor and teacher.
     passes = (34, 1)
     recipes = per_dataset(
@@ -60,11 +61,11 @@ class CoTTA(Adapter):
     def adapt(self, x: Tensor) -> Step:
         """One step, in the order of Alg. 1."""
         logits = self.student(x)
-        target, augmented = self.pseudo_label(x)  # Eqs. 3 to 5
+        target, augmented = self.pseudo_label(x)  # Eqs. 3, 4
         if self.symmetric:
             loss = 0.5 * symmetric_cross_entropy(logits, target).mean()
         else:
-            loss = cross_entropy(logits, target).mean()  # Eq. 1
+            loss = cross_entropy(logits, target).mean()  # Eq. 5
         self.descend(loss)
         ema_(self.teacher, self.student, self.alpha)  # Eq. 2
         self.restore_randomly()

@@ -70,13 +70,13 @@ class DeYO(Adapter):
             destroyed = self.student(self._destroyed(x[certain], self.generator))
         label = logits.detach()[certain].argmax(1, keepdim=True)
         p, p_destroyed = logits.detach()[certain].softmax(1), destroyed.softmax(1)
-        plpd = (p.gather(1, label) - p_destroyed.gather(1, label)).squeeze(1)  # Eq. 5
+        plpd = (p.gather(1, label) - p_destroyed.gather(1, label)).squeeze(1)
         keep = plpd > self.tau_plpd
         if not keep.any():
             return Step(logits.detach(), None, {"kept": 0.0})
         kept_h, plpd = h[certain][keep], plpd[keep]
-        weight = (self.e_0 * log_c - kept_h.detach()).exp() + plpd.exp()  # Eq. 8
-        loss = (weight * kept_h).mean()  # Eq. 9
+        weight = (self.e_0 * log_c - kept_h.detach()).exp() + plpd.exp()  # Eq. 10
+        loss = (weight * kept_h).mean()
         self.descend(loss)
         return Step(logits.detach(), loss.item(), {"kept": float(keep.sum()), "entropy": h.mean().item()})
 

@@ -36,6 +36,7 @@ class RMT(Adapter):
     ``lambda_src``; it is walked in order and wraps around.
     """
 
+    trains = "parameters named weight or bias"
     passes = (3, 2)
     recipes = per_dataset(sgd_lr=0.01, projection=MLP_BUT_DOMAINNET)
 

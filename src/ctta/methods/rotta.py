@@ -77,7 +77,7 @@ class RoTTA(Adapter):
         return self.teacher(x)
 
     def learn_from_memory(self) -> float:
-        """Eqs. 7 and 8: the student on a view follows the teacher, timely samples first."""
+        """Eqs. 9 and 10: the student on a view follows the teacher, timely samples first."""
         images, age = self.memory.content()
         with updating(self.student, self.teacher):
             with torch.no_grad():
