@@ -10,7 +10,8 @@ import inspect
 import logging
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -22,7 +23,7 @@ from ctta import errors
 from ctta.classifier import Classifier, Precision
 from ctta.functional import diversity
 from ctta.images import broken_images
-from ctta.norms import batch_norms, source_statistics_where_single
+from ctta.norms import batch_norms, fastest_layout, source_statistics_where_single
 from ctta.options import AnswerOptions, Optimizer, SharedOptions, check_bounds, check_literals
 from ctta.recipes import BENCHMARKS
 from ctta.state import Stateful
@@ -52,7 +53,6 @@ class Adapter(Stateful):
     """
 
     learns: ClassVar[bool] = True
-    source_free: bool = True
     uses_batch_statistics: ClassVar[bool] = True
     trains: ClassVar[str] = "every parameter"
     # Forward passes of a batch through a network in one step, and how many of them are differentiated.
@@ -81,9 +81,10 @@ class Adapter(Stateful):
 
         source = model if isinstance(model, Classifier) else Classifier(model)
         self.source_digest = source.digest()
-        # Eval mode: no dropout and no stochastic depth. channels_last is the faster layout for convolutions.
+        # Eval mode: no dropout and no stochastic depth.
         self.student = copy.deepcopy(source).eval()
-        self.student.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._layout = fastest_layout(self.student)
+        self.student.to(memory_format=self._layout)  # type: ignore[call-overload]
         self.student.precision = precision
 
     # What a method writes.
@@ -155,7 +156,8 @@ class Adapter(Stateful):
         with self._owner, torch.enable_grad():
             x, broken = self._admit(x)
             if broken is not None:
-                return Step(self._answer_around(x, broken), log={"invalid": float(broken.sum())})
+                with self._untraced():
+                    return Step(self._answer_around(x, broken), log={"invalid": float(broken.sum())})
             if self._window is None:
                 return self._learn(x)
             if not self._window.push(x):
@@ -170,15 +172,12 @@ class Adapter(Stateful):
         """Answer for a batch and leave no trace."""
         with self._owner:
             x, broken = self._admit(x)
-            before = self.generator.get_state()
-            try:
+            with self._untraced():
                 if broken is not None:
                     return self._answer_around(x, broken)
                 if self._window is None:
                     return self._answer(x)
                 return self._answer_newest(self._window.seen_with(x), len(x))
-            finally:
-                self.generator.set_state(before)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole state to one safetensors file, atomically."""
@@ -238,7 +237,7 @@ class Adapter(Stateful):
                 'invalid="answer" to answer such a batch without learning from it.'
             )
         like = next(self.student.parameters(), x)
-        x = x.detach().to(like.device, like.dtype, memory_format=torch.channels_last)
+        x = x.detach().to(like.device, like.dtype, memory_format=self._layout)
         return (x.clone() if x.is_inference() else x), broken
 
     def _learn(self, x: Tensor) -> Step:
@@ -268,13 +267,21 @@ class Adapter(Stateful):
 
     def _answer_around(self, x: Tensor, broken: Tensor) -> Tensor:
         """Answers for the sound images; a broken one gets all-zero logits: every class is as likely."""
-        sound = x[~broken]
-        answers = self._answer_newest(sound, len(sound)) if len(sound) else None
-        classes = self.student.num_classes if answers is None else answers.shape[1]
-        logits = x.new_zeros(len(x), classes)
-        if answers is not None:
+        # Where none is sound, black images tell how many classes there are.
+        sound = x.new_zeros(x.shape) if broken.all() else x[~broken]
+        answers = self._answer_newest(sound, len(sound))
+        logits = answers.new_zeros(len(x), answers.shape[1])
+        if not broken.all():
             logits[~broken] = answers
         return logits
+
+    @contextmanager
+    def _untraced(self) -> Iterator[None]:
+        before = self.generator.get_state()
+        try:
+            yield
+        finally:
+            self.generator.set_state(before)
 
     @torch.no_grad()
     def _answer_newest(self, held: Tensor, newest: int) -> Tensor:

@@ -40,6 +40,7 @@ def save(adapter: Adapter, path: str | os.PathLike[str]) -> None:
         "settings": _describe(adapter),
         "source": adapter.source_digest,
         "steps": adapter.steps,
+        "dtype": str(_dtype(adapter)).removeprefix("torch."),
         "versions": {"ctta": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "extra": extra,
     }
@@ -66,10 +67,16 @@ def load(
             "Load the source weights it started from (and the same mean and std) before Adapter.load."
         )
     adapter = saved(source, **_arguments(header["settings"], overrides, path))
+    if (dtype := getattr(torch, header["dtype"])) != _dtype(adapter):
+        adapter.to(dtype)
     state: dict[str, Any] = {name: value for name, value in tensors.items() if not name.startswith(_EXTRA)}
     state[_EXTRA] = _put_tensors(header["extra"], tensors)
     adapter.load_state_dict(state)
     return adapter
+
+
+def _dtype(adapter: Adapter) -> torch.dtype:
+    return next((p.dtype for p in adapter.parameters()), torch.float32)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -124,7 +131,7 @@ def _arguments(settings: dict[str, Any], overrides: Mapping[str, Any], path: obj
 def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     """A nested state with every tensor moved to ``tensors`` and its name left in its place."""
     if isinstance(value, Tensor):
-        tensors[name] = value
+        tensors[name] = value.clone()  # remembered tensors share memory, which the format refuses
         return {"tensor": name}
     if isinstance(value, Mapping):
         items = [[key, _take_tensors(item, f"{name}/{key}", tensors)] for key, item in value.items()]

@@ -140,6 +140,8 @@ class Classifier(nn.Module):
             self._given.append(args[0])
 
     def _check_head(self, g: Tensor, logits: Tensor) -> None:
+        if not logits.isfinite().all():
+            return
         weight, bias = self.weight, self.head.bias
         made = g.detach() @ weight.mT + (0 if bias is None else _detached(bias))
         # Loose, because a bf16 pass rounds; another layer's output misses by the size of the logits.

@@ -42,7 +42,7 @@ def contrastive(z: Tensor, *, tau: float = 0.1) -> Tensor:
 
 def cosine_distance(g: Tensor, p: Tensor) -> Tensor:
     """dist(g, p) = (1 - cos(g, p)) / 2 in [0, 1], of features (N, d) to prototypes (C, d): (N, C)."""
-    lengths = g.norm(dim=1, keepdim=True) * p.norm(dim=1)  # (N, C)
+    lengths: Tensor = torch.linalg.vector_norm(g, dim=1, keepdim=True) * torch.linalg.vector_norm(p, dim=1)  # (N, C)
     return (0.5 * (1 - g @ p.mT / lengths.clamp(min=1e-12))).clamp(0, 1)
 
 

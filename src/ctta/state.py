@@ -32,6 +32,8 @@ class LazyBuffers(nn.Module):
 class Stateful(LazyBuffers):
     """A module whose state, with its optimizer, generator, window and counters, is saved and restored as one."""
 
+    source_free: bool = True
+
     def __init__(
         self,
         *,
@@ -138,9 +140,10 @@ class Stateful(LazyBuffers):
             "generator": self.generator.get_state(),
             "window": None if self._window is None else self._window.state(),
             "optimizer": self._optimizer_state(),
-            # Only a remembered state differs from what the source model gives again.
-            "initial": None if self._initial_optimizer is None else dict(self._initial),
+            # What the source model cannot give again: state handed to the constructor, or remembered.
+            "initial": {n: v for n, v in self._initial.items() if n in self._buffers or self._initial_optimizer},
             "initial_optimizer": self._initial_optimizer,
+            "source_free": self.source_free,
         }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
@@ -150,9 +153,9 @@ class Stateful(LazyBuffers):
         if self._window is not None and state["window"] is not None:
             self._window.load(state["window"])
         self._load_optimizer(state["optimizer"])
-        if state["initial"] is not None:
-            self._initial = {name: value.to(self._initial[name]) for name, value in state["initial"].items()}
-            self._initial_optimizer = state["initial_optimizer"]
+        like = next(self.parameters(), torch.empty(0))
+        self._initial |= {name: value.to(like.device) for name, value in state["initial"].items()}
+        self._initial_optimizer, self.source_free = state["initial_optimizer"], state["source_free"]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]

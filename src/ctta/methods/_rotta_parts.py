@@ -56,12 +56,17 @@ def replace_batch_norms(module: nn.Module, alpha: float) -> list[RobustBN]:
 
 @contextmanager
 def updating(*modules: nn.Module) -> Iterator[None]:
-    """Inside, the RobustBN layers of these modules follow their batches."""
+    """Inside, the RobustBN layers of these modules follow their batches; an exception takes that back."""
     layers = [layer for module in modules for layer in module.modules() if isinstance(layer, RobustBN)]
+    before = [(layer.mean, layer.var) for layer in layers]
     for layer in layers:
         layer.updating = True
     try:
         yield
+    except BaseException:
+        for layer, (mean, var) in zip(layers, before, strict=True):
+            layer.mean, layer.var = mean, var
+        raise
     finally:
         for layer in layers:
             layer.updating = False
@@ -71,6 +76,7 @@ class Memory(LazyBuffers):
     """Category-balanced sampling with timeliness and uncertainty (Sec. 3.3): at most ``size`` images in slots."""
 
     images: Tensor | None
+    offers: Tensor
     label: Tensor
     uncertainty: Tensor | None
     age: Tensor
@@ -80,6 +86,7 @@ class Memory(LazyBuffers):
         super().__init__()
         self.size, self.lambda_t, self.lambda_u = size, lambda_t, lambda_u
         self.register_buffer("images", None)
+        self.register_buffer("offers", torch.zeros((), dtype=torch.long))
         self.register_buffer("label", torch.full((size,), -1))  # -1: an empty slot
         self.register_buffer("uncertainty", None)
         self.register_buffer("age", torch.zeros(size, dtype=torch.long))
@@ -87,6 +94,7 @@ class Memory(LazyBuffers):
 
     def offer(self, image: Tensor, label: int, uncertainty: float, *, classes: int) -> None:
         """Take an image in, in the place of a worse one if need be; then every held image is one older."""
+        self.offers += 1
         slot = self._slot_for(label, self._score(0, uncertainty, classes), classes)
         if slot is not None:
             if self.images is None or self.uncertainty is None:

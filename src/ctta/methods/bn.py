@@ -53,9 +53,11 @@ class BN(Adapter):
 def _blend(layer: Any, args: tuple[Tensor, ...]) -> None:
     """Lend the layer the blended statistics for one pass; the batch enters with its unbiased variance."""
     x = args[0].transpose(0, 1).flatten(1)  # (channels, values)
-    var, mean = torch.var_mean(x, dim=1)
-    layer.running_mean = layer.source_mean.lerp(mean, layer.momentum)
-    layer.running_var = layer.source_var.lerp(var, layer.momentum)
+    layer.running_mean, layer.running_var = layer.source_mean, layer.source_var
+    if x.shape[1] > 1:  # a single value has no variance
+        var, mean = torch.var_mean(x, dim=1)
+        layer.running_mean = layer.source_mean.lerp(mean, layer.momentum)
+        layer.running_var = layer.source_var.lerp(var, layer.momentum)
 
 
 def _unblend(layer: Any, args: tuple[Tensor, ...], output: Tensor) -> None:

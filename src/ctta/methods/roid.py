@@ -59,6 +59,7 @@ class ROID(Adapter):
         """One step on the diverse samples, then a small step back to the source."""
         logits = self.student(x)
         p = logits.detach().softmax(1)
+        self.require_finite(p.sum())
         p_bar = torch.full_like(p[0], 1 / p.shape[1]) if self.p_bar is None else self.p_bar
         diverse = _minmax(1 - F.cosine_similarity(p_bar.unsqueeze(0), p))
         certain = _minmax(-entropy(logits.detach()))

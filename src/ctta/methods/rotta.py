@@ -31,8 +31,6 @@ class RoTTA(Adapter):
     passes = (3, 1)
     recipes = per_dataset(optimizer="adam", lr=1e-3)
 
-    seen: Tensor
-
     def __init__(
         self,
         model: nn.Module,
@@ -55,7 +53,6 @@ class RoTTA(Adapter):
         self.require_trainable(layers)
         self.teacher = frozen_copy(self.student)
         self.memory = Memory(memory_size, lambda_t=lambda_t, lambda_u=lambda_u)
-        self.register_buffer("seen", torch.zeros((), dtype=torch.long))
         self.begin(p for layer in layers for p in layer.parameters())
 
     def adapt(self, x: Tensor) -> Step:
@@ -63,12 +60,12 @@ class RoTTA(Adapter):
         with torch.no_grad():
             logits = self.teacher(x)
         p = logits.softmax(1)
+        self.require_finite(p.sum())
         labels, uncertainty = p.argmax(1).tolist(), -(p * (p + 1e-6).log()).sum(1)
         losses = []
         for image, label, u in zip(x, labels, uncertainty.tolist(), strict=True):
             self.memory.offer(image, label, u, classes=p.shape[1])
-            self.seen += 1
-            if int(self.seen) % self.update_every == 0:
+            if int(self.memory.offers) % self.update_every == 0:
                 losses.append(self.learn_from_memory())
         return Step(logits, losses[-1] if losses else None, {"updates": float(len(losses))})
 
@@ -83,8 +80,8 @@ class RoTTA(Adapter):
             with torch.no_grad():
                 target = self.teacher(images)
             logits = self.student(self.view(images, self.generator))
-        timeliness = (-age).exp() / (1 + (-age).exp())
-        loss = (cross_entropy(logits, target) * timeliness.to(logits)).mean()
-        self.descend(loss)
+            timeliness = (-age).exp() / (1 + (-age).exp())
+            loss = (cross_entropy(logits, target) * timeliness.to(logits)).mean()
+            self.descend(loss)
         ema_(self.teacher, self.student, 1 - self.nu)
         return loss.item()

@@ -1,0 +1,151 @@
+"""Point 10: NaN and Inf, in the images, in the loss and in the gradient."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ctta.adapter import Adapter
+from ctta.classifier import Classifier
+from ctta.errors import NonFiniteImages
+from ctta.testing.compare import difference
+from ctta.testing.subject import ContractBroken, Subject
+
+_POINT = "10 accidents_do_not_reach_weights"
+_MOST = 6
+
+
+def accidents_do_not_reach_weights(subject: Subject) -> None:
+    """10: a NaN image, loss or gradient never reaches the weights; a step lost to it is counted in ``skipped``."""
+    with _quiet():
+        _broken_images(subject)
+        _broken_losses(subject)
+
+
+def _broken_images(subject: Subject) -> None:
+    good, other = subject.batches(2)
+    some, every = other.clone(), torch.full_like(other, float("nan"))
+    some[1, 0, 0, 0], some[2, 0, 1, 1] = float("nan"), float("inf")
+
+    adapter = subject.build()
+    adapter.step(good)
+    before = adapter.state_dict()
+    try:
+        adapter.step(some)
+    except NonFiniteImages:
+        pass
+    except Exception as error:
+        raise ContractBroken(_POINT, "NonFiniteImages for NaN images", repr(error)) from error
+    else:
+        raise ContractBroken(_POINT, "NonFiniteImages for NaN images", "a step that went through")
+    if found := difference(before, adapter.state_dict()):
+        raise ContractBroken(_POINT, "no trace of a batch that was refused", found)
+
+    if not subject.takes("invalid"):
+        return
+    adapter = subject.build(invalid="answer")
+    adapter.step(good)
+    before = adapter.state_dict()
+    for images in (some, every):
+        logits = adapter.step(images).logits
+        if len(logits) != len(images) or not logits.isfinite().all():
+            raise ContractBroken(_POINT, 'finite logits for every image with invalid="answer"', f"{logits}")
+        if found := difference(before, adapter.state_dict()):
+            raise ContractBroken(_POINT, 'nothing learnt from NaN images with invalid="answer"', found)
+
+
+class _Fault:
+    """Spoils chosen forward passes of a classifier and of all its copies."""
+
+    def __init__(self) -> None:
+        self.what: Literal["logits", "gradient"] = "logits"
+        self.spoilt: set[int] | None = set()
+        self.calls = 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Fault:
+        return self
+
+    def hook(self, module: nn.Module, args: tuple[Any, ...], logits: Tensor) -> Tensor:
+        now, self.calls = self.calls, self.calls + 1
+        if self.spoilt is not None and now not in self.spoilt:
+            return logits
+        if self.what == "logits":
+            return logits * float("nan")
+        if logits.requires_grad:
+            logits.register_hook(lambda gradient: gradient * float("inf"))  # type: ignore[no-untyped-call]
+        return logits
+
+    @contextmanager
+    def at(self, calls: set[int] | None, what: Literal["logits", "gradient"]) -> Iterator[None]:
+        """Inside, these forward passes (None: all) are spoilt."""
+        self.what, self.spoilt, self.calls = what, calls, 0
+        yield
+        self.spoilt, self.calls = set(), 0
+
+
+def _broken_losses(subject: Subject) -> None:
+    fault, source = _Fault(), subject.classifier()
+    source.register_forward_hook(fault.hook)
+    adapter = subject.make(source)
+    batches = subject.batches(8)
+    # The first step also checks a head that was guessed: let it pass in peace.
+    adapter.step(batches[0])
+    with fault.at(set(), "logits"):
+        adapter.step(batches[1])
+        passes = fault.calls
+    one_by_one = [{i} for i in sorted({*range(min(passes, _MOST)), passes - 1})]
+    whats: tuple[Literal["logits", "gradient"], ...] = ("logits", "gradient")
+    for what in whats:
+        for number, calls in enumerate([None, *one_by_one]):
+            where = f"{what} of {'every pass' if calls is None else f'pass {min(calls)}'}"
+            _spoil(adapter, fault, calls, what, batches[number % len(batches)], where)
+            if not adapter.step(batches[(number + 1) % len(batches)]).logits.isfinite().all():
+                raise ContractBroken(_POINT, f"sound logits after NaN in the {where}", "NaN or Inf")
+
+
+def _spoil(
+    adapter: Adapter, fault: _Fault, calls: set[int] | None, what: Literal["logits", "gradient"], x: Tensor, where: str
+) -> None:
+    before, skipped = adapter.state_dict(), adapter.skipped
+    with fault.at(calls, what):
+        adapter.step(x)
+    after = adapter.state_dict()
+    broken = [name for name, v in after.items() if isinstance(v, Tensor) and not v.isfinite().all()]
+    if broken:
+        raise ContractBroken(_POINT, f"NaN in the {where} not to reach the state", f"it is in {broken[:5]}")
+    # Networks, prototypes and optimizer; a memory of images may have taken in what it was shown.
+    parts = [f"{name}." for name, module in adapter.named_modules() if isinstance(module, Classifier)]
+    own = {name for name, _ in adapter.named_buffers(recurse=False)} | {name for name, _ in adapter.named_parameters()}
+    ours = {name for name in before if name in own or name.startswith(tuple(parts))}
+    if adapter.skipped > skipped:
+        found = difference({n: before[n] for n in ours if n in after}, {n: after[n] for n in ours if n in after})
+        found = found or difference(_optimizer(before), _optimizer(after), "optimizer")
+        if found:
+            raise ContractBroken(_POINT, f"a step skipped for NaN in the {where} to leave no trace", found)
+    elif what == "logits" and calls is None:
+        trained = {id(p) for p in adapter.trained}
+        names = [name for name, p in adapter.named_parameters() if id(p) in trained]
+        moved = difference({n: before[n] for n in names}, {n: after[n] for n in names})
+        if moved:
+            raise ContractBroken(_POINT, f"a step with NaN in the {where} to be skipped and counted", moved)
+
+
+def _optimizer(state: dict[str, Any]) -> Any:
+    return state["_extra_state"]["optimizer"]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Skipped steps are wanted here: their warnings are not news."""
+    logger = logging.getLogger("ctta")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

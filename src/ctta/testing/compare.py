@@ -1,0 +1,48 @@
+"""Bit-for-bit comparison of tensors and nested states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors have the same type, shape and bits; layout does not count."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return torch.equal(_bytes(a), _bytes(b))
+
+
+def difference(a: Any, b: Any, where: str = "") -> str | None:
+    """The first place in which two nested states differ, None where they are bit-equal."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return None if same_bits(a, b) else _gap(a, b, where)
+    # A file gives tuples back as lists.
+    a, b = (list(v) if isinstance(v, tuple) else v for v in (a, b))
+    if type(a) is not type(b):
+        return f"{where}: {type(a).__name__} against {type(b).__name__}"
+    if isinstance(a, Mapping):
+        if a.keys() != b.keys():
+            return f"{where}: keys {sorted(map(str, a.keys() ^ b.keys()))} on one side only"
+        pairs = [(a[key], b[key], f"{where}.{key}" if where else str(key)) for key in a]
+    elif isinstance(a, Sequence) and not isinstance(a, str):
+        if len(a) != len(b):
+            return f"{where}: {len(a)} entries against {len(b)}"
+        pairs = [(x, y, f"{where}[{i}]") for i, (x, y) in enumerate(zip(a, b, strict=True))]
+    else:
+        # repr, because a NaN is equal to itself here.
+        return None if a == b or repr(a) == repr(b) else f"{where}: {a!r} against {b!r}"
+    return next((found for pair in pairs if (found := difference(*pair))), None)
+
+
+def _bytes(x: Tensor) -> Tensor:
+    return x.detach().contiguous().view(-1).view(torch.uint8)
+
+
+def _gap(a: Tensor, b: Tensor, where: str) -> str:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return f"{where}: {tuple(a.shape)} {a.dtype} against {tuple(b.shape)} {b.dtype}"
+    return f"{where}: values differ by up to {(a.double() - b.double()).abs().max().item():.3g}"

@@ -1,0 +1,121 @@
+"""Points 2, 3, 4 and 6: what moves, and how it is given back, carried over and left alone."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ctta.adapter import Adapter
+from ctta.registry import methods
+from ctta.testing.compare import difference, same_bits
+from ctta.testing.subject import ContractBroken, Subject, run
+
+
+def only_trained_move(subject: Subject) -> None:
+    """2: of the student only the parameters given to begin change, and nothing of the user's model does.
+
+    A teacher, and buffers of the method's own, may change.
+    """
+    point = "2 only_trained_move"
+    model = subject.source()
+    untouched = _facts(model)
+    adapter = subject.make(model)
+    source = subject.classifier()
+    types = {name: type(module) for name, module in source.named_modules()}
+    kept = {id(p) for p in adapter.parameters()}
+    if strangers := [p for p in adapter.trained if id(p) not in kept]:
+        raise ContractBroken(point, "trained parameters to be the adapter's", f"{len(strangers)} that are not")
+    learning = {id(p) for p in adapter.trained}
+    still = {name: p for name, p in adapter.student.named_parameters() if id(p) not in learning}
+    for name, module in adapter.student.named_modules():
+        # A layer the method put in place of the source's may keep statistics of its own.
+        if types.get(name) is type(module):
+            still |= {f"{name}.{key}": b for key, b in module.named_buffers(recurse=False)}
+    before = {name: value.detach().clone() for name, value in still.items()}
+    run(adapter, subject.batches(5))
+    now = dict(adapter.student.named_parameters()) | dict(adapter.student.named_buffers())
+    moved = [name for name in before if name not in now or not same_bits(before[name], now[name])]
+    if moved:
+        raise ContractBroken(point, "only the parameters given to begin to change", f"changes of {moved[:5]}")
+    if found := difference(untouched, _facts(model), "model"):
+        raise ContractBroken(point, "the user's own model to stay as it is", found)
+
+
+def reset_restores(subject: Subject) -> None:
+    """3: reset() returns every bit of the state, and the same stream gives the same answers."""
+    point = "3 reset_restores"
+    for arguments in subject.with_and_without_window():
+        adapter = subject.build(**arguments)
+        start = adapter.state_dict()
+        batches = subject.batches(5)
+        first = run(adapter, batches)
+        adapter.reset()
+        if found := difference(start, adapter.state_dict()):
+            raise ContractBroken(point, "the state of a new adapter after reset()", found)
+        if found := difference(first, run(adapter, batches), "logits"):
+            raise ContractBroken(point, "the same answers after reset()", found)
+
+
+def resume_bit_equal(subject: Subject) -> None:
+    """4: saved mid-stream, through state_dict and, where registered, a file, a fresh adapter goes on bit for bit."""
+    point = "4 resume_bit_equal"
+    for arguments in subject.with_and_without_window():
+        adapter = subject.build(**arguments)
+        run(adapter, subject.batches(3))
+        copies = {"state_dict": subject.build(**arguments)}
+        copies["state_dict"].load_state_dict(adapter.state_dict())
+        if methods().get(type(adapter).__name__.lower()) is type(adapter):
+            copies["Adapter.load"] = _through_a_file(adapter, subject)
+        rest = subject.batches(4, start=3)
+        expected = run(adapter, rest)
+        state = adapter.state_dict()
+        adapter.reset()
+        for how, resumed in copies.items():
+            if found := difference(expected, run(resumed, rest), "logits"):
+                raise ContractBroken(point, f"a stream resumed by {how} to go on bit for bit", found)
+            if found := difference(state, resumed.state_dict()):
+                raise ContractBroken(point, f"the same state at the end of a stream resumed by {how}", found)
+            resumed.reset()
+            if found := difference(adapter.state_dict(), resumed.state_dict()):
+                raise ContractBroken(point, f"reset() after {how} to return to the same start", found)
+
+
+def predict_leaves_no_trace(subject: Subject) -> None:
+    """6: predict changes no bit of the state, nor what the next step answers."""
+    point = "6 predict_leaves_no_trace"
+    for arguments in subject.with_and_without_window():
+        adapter, twin = subject.build(**arguments), subject.build(**arguments)
+        for i, x in enumerate(subject.batches(4)):
+            before = adapter.state_dict()
+            first = adapter.predict(subject.batches(1, start=i + 2)[0])
+            if found := difference(before, adapter.state_dict()):
+                raise ContractBroken(point, "predict to leave the state as it is", found)
+            if found := difference(first, adapter.predict(subject.batches(1, start=i + 2)[0]), "logits"):
+                raise ContractBroken(point, "predict to answer the same twice", found)
+            if found := difference(twin.step(x).logits, adapter.step(x).logits, "logits"):
+                raise ContractBroken(point, "a step after predict to answer as if there had been none", found)
+
+
+def _through_a_file(adapter: Adapter, subject: Subject) -> Adapter:
+    defaults = adapter.arguments()
+    # What a file cannot carry is given again; a tensor lives on as state.
+    carried = bool | int | float | str | None | Tensor | type
+    given = {
+        name: value
+        for name, value in adapter.settings.items()
+        if value is not defaults[name] and not isinstance(value, carried)
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "adapter.safetensors"
+        adapter.save(path)
+        return type(adapter).load(path, subject.source(), **given)
+
+
+def _facts(model: Any) -> dict[str, Any]:
+    """Everything of a model that an adapter might be tempted to change."""
+    tensors: dict[str, Tensor] = {name: value.clone() for name, value in model.state_dict().items()}
+    flags = {name: (p.requires_grad, p.grad is None) for name, p in model.named_parameters()}
+    return {"tensors": tensors, "flags": flags, "training": [m.training for m in model.modules()]}

@@ -1,0 +1,47 @@
+"""What the contract needs to know of a method: cheaper settings, and arguments that need company to show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ctta.classifier import Classifier
+from ctta.norms import norm_affine
+from ctta.testing.subject import Variation
+from ctta.testing.task import labelled_images
+
+# Settings under which a short stream of small batches reaches every part of a method. A method without an entry is
+# checked as it is.
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "cotta": {"views": 2},
+    "rotta": {"update_every": 8, "memory_size": 16},
+}
+
+
+def replay(seed: int) -> dict[str, Any]:
+    x, y = labelled_images(32, seed=seed)
+    return {"source": [(x[:16], y[:16]), (x[16:], y[16:])], "lambda_src": 1.0}
+
+
+def fisher(model: Classifier) -> dict[str, Any]:
+    """Weights that count, and margins that keep samples after the first step, which is the one it cannot change."""
+    weights = torch.ones(sum(p.numel() for p in norm_affine(model)))
+    return {"fisher": weights, "e_margin": 1.0, "d_margin": 1.0}
+
+
+VARIATIONS: Mapping[str, Mapping[str, Variation]] = {
+    "dmse": {
+        "teacher_reset": {"e_min": 5.0, "teacher_reset": False},
+        "reset_by": {"e_min": 0.7, "reset_by": "average"},
+    },
+    "eata": {
+        "fisher": fisher,
+        "fisher_alpha": lambda model: fisher(model) | {"fisher_alpha": 1.0},
+    },
+    "rmt": {
+        "source": (replay(8), replay(9)),
+        "lambda_src": replay(8),
+    },
+}
