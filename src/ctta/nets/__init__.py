@@ -1,7 +1,7 @@
 """The networks the paper uses and where their published weights are.
 
-`load("cifar10_resnet20", path)` gives the network with the file's weights; its images are normalised with
-`MODELS["cifar10_resnet20"].mean` and `.std`, by `ctta.Classifier` and nowhere else.
+`load("cifar10_resnet20", path)` gives the network with the file's weights, and `classifier(name, path)` the same inside
+the `ctta.Classifier` that normalises its images. Models that come with the package need no path.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from ctta.nets.models import MODELS, Model
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["MODELS", "Model", "UnknownModel", "build", "load"]
+    from ctta.classifier import Classifier
+
+#: The folder of the weights that come with the package.
+SHIPPED = Path(__file__).parents[1] / "data"
+
+__all__ = ["MODELS", "Model", "UnknownModel", "build", "classifier", "load"]
 
 
 class UnknownModel(UnknownName):
@@ -31,11 +36,22 @@ def build(name: str) -> nn.Module:
     return _model(name).build()
 
 
-def load(name: str, path: str | os.PathLike[str]) -> nn.Module:
-    """Build the named network with the weights of a file, or of a folder that holds it, in eval mode."""
+def classifier(name: str, path: str | os.PathLike[str] | None = None) -> Classifier:
+    """The named network with its weights, its head and its normalisation, ready for a method."""
+    from ctta.classifier import Classifier  # noqa: PLC0415 - listing the models takes no torch
+
+    model = _model(name)
+    return Classifier(load(name, path), head=model.head, mean=model.mean, std=model.std).eval()
+
+
+def load(name: str, path: str | os.PathLike[str] | None = None) -> nn.Module:
+    """Build the named network with the weights of a file, or of a folder that holds it, in eval mode.
+
+    Without a path the file is looked for among those that come with the package.
+    """
     from ctta.nets.weights import fit, read_weights  # noqa: PLC0415 - listing the models takes no torch
 
-    model, path = _model(name), Path(path)
+    model, path = _model(name), SHIPPED if path is None else Path(path)
     path = path / model.file if path.is_dir() else path
     if not path.exists():
         raise MissingData(

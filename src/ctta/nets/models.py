@@ -15,6 +15,7 @@ Channels = tuple[float, float, float]
 
 IMAGENET: tuple[Channels, Channels] = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CIFAR100: tuple[Channels, Channels] = ((0.5070, 0.4865, 0.4409), (0.2673, 0.2564, 0.2761))
+DIGITS: tuple[Channels, Channels] = ((0.307, 0.307, 0.307), (0.325, 0.325, 0.325))  # of the training digits
 HALF: tuple[Channels, Channels] = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 BYTES: tuple[Channels, Channels] = ((127 / 255,) * 3, (128 / 255,) * 3)  # (255 x - 127) / 128
 
@@ -49,6 +50,16 @@ def _build(module: str, network: str, *sizes: int, **options: str) -> nn.Module:
 MODELS: dict[str, Model] = {
     model.name: model
     for model in (
+        Model(
+            "digits_resnet8",
+            _net("cifar_resnet", "CifarResNet", 8, 10),
+            10,
+            32,
+            "linear",
+            "digits_resnet8.safetensors",
+            "comes with ctta: ctta train digits",
+            *DIGITS,
+        ),
         Model(
             "cifar10_resnet20",
             _net("cifar_resnet", "CifarResNet", 20, 10, shortcut="pad"),

@@ -3,7 +3,27 @@
 from ctta.streams.arrays import Images
 from ctta.streams.batch import Batch
 from ctta.streams.digits import Digits, digits
-from ctta.streams.protocols import continual
+from ctta.streams.domain import Domain, Labelled, Origin
+from ctta.streams.generated import corrupted
+from ctta.streams.protocols import clean, continual, correlated, gradual, mixed, random_orders, recurring
 from ctta.streams.stream import Segment, Stream
 
-__all__ = ["Batch", "Digits", "Images", "Segment", "Stream", "continual", "digits"]
+__all__ = [
+    "Batch",
+    "Digits",
+    "Domain",
+    "Images",
+    "Labelled",
+    "Origin",
+    "Segment",
+    "Stream",
+    "clean",
+    "continual",
+    "correlated",
+    "corrupted",
+    "digits",
+    "gradual",
+    "mixed",
+    "random_orders",
+    "recurring",
+]

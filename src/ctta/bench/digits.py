@@ -1,0 +1,54 @@
+"""The source model of the demo: a ResNet-8 for handwritten digits, shipped with the package.
+
+`ctta train digits --out digits_resnet8.safetensors` makes the file again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+
+import torch
+from safetensors.torch import save
+
+from ctta.classifier import Classifier
+from ctta.files import write_atomically
+from ctta.nets.models import MODELS
+from ctta.nets.train import Training, error, train
+from ctta.streams.digits import digits
+
+MODEL = MODELS["digits_resnet8"]
+
+
+def train_digits(
+    path: str | os.PathLike[str], how: Training, *, progress: Callable[[int, float], None] | None = None
+) -> float:
+    """Train the source model, write it to a safetensors file, and give its error in percent on the streamed digits.
+
+    The same machine and torch give the same file bit for bit, because it is trained on one thread.
+    """
+    data, threads = digits(), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        model = train(_untrained, data.train.floats(), data.train.y, how, progress=progress)
+        clean = error(model, data.stream.floats(), data.stream.y)
+    finally:
+        torch.set_num_threads(threads)
+    facts = {
+        "command": f"ctta train digits --seed {how.seed} --passes {how.passes}",
+        "training": asdict(how),
+        "clean_error": round(clean, 2),
+        "mean": MODEL.mean,
+        "std": MODEL.std,
+        "torch": torch.__version__,
+    }
+    assert isinstance(model, Classifier)
+    # One entry: several would be written in an order that changes from run to run.
+    write_atomically(path, save(model.model.state_dict(), metadata={"ctta": json.dumps(facts, sort_keys=True)}))
+    return clean
+
+
+def _untrained() -> Classifier:
+    return Classifier(MODEL.build(), head=MODEL.head, mean=MODEL.mean, std=MODEL.std)

@@ -1,0 +1,78 @@
+"""The loop: predict, score, learn."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ctta.adapter import Adapter, Step
+from ctta.streams.batch import Batch
+
+Progress = Callable[[Batch, dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a method did on a stream: errors in percent, lower is better, and what every step logged."""
+
+    method: str
+    settings: dict[str, Any]
+    errors: dict[str, float]  # by domain, in order of first appearance
+    mean: float  # over domains, whatever their sizes
+    steps: tuple[dict[str, Any], ...]
+    images: int
+    images_per_second: float
+    seconds: float  # inside the adapter; making the images is not counted
+
+    def to_json(self) -> str:
+        """The report as JSON; a setting that is not a plain value is written as its repr."""
+        return json.dumps(asdict(self), default=repr)
+
+
+def evaluate(
+    adapter: Adapter, stream: Iterable[Batch], *, learn: bool = True, progress: Progress | None = None
+) -> Report:
+    """Run a method through a stream; what counts is the answer it gives before it learns from the batch.
+
+    With ``learn=False`` it answers only, and is afterwards as it was. ``progress`` is told every batch and its log.
+    """
+    wrong: dict[str, int] = {}
+    seen: dict[str, int] = {}
+    steps: list[dict[str, Any]] = []
+    seconds = 0.0
+    for batch in stream:
+        begin = time.perf_counter()
+        step = adapter.step(batch.x) if learn else Step(adapter.predict(batch.x))
+        took = time.perf_counter() - begin
+        missed = int((step.logits.argmax(1).cpu() != batch.y).sum())
+        wrong[batch.domain] = wrong.get(batch.domain, 0) + missed
+        seen[batch.domain] = seen.get(batch.domain, 0) + len(batch)
+        seconds += took
+        log = {
+            "index": batch.index,
+            "domain": batch.domain,
+            "severity": batch.severity,
+            "images": len(batch),
+            "error": 100 * missed / len(batch),
+            "loss": step.loss,
+            "seconds": took,
+            **step.log,
+        }
+        steps.append(log)
+        if progress is not None:
+            progress(batch, log)
+    errors = {domain: 100 * wrong[domain] / seen[domain] for domain in seen}
+    images = sum(seen.values())
+    return Report(
+        method=type(adapter).__name__.lower(),
+        settings=adapter.settings,
+        errors=errors,
+        mean=sum(errors.values()) / len(errors) if errors else float("nan"),
+        steps=tuple(steps),
+        images=images,
+        images_per_second=images / seconds if seconds else 0.0,
+        seconds=seconds,
+    )

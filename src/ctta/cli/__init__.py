@@ -1,0 +1,60 @@
+"""The command line: results on stdout, progress on stderr; exit code 0, 1 where it failed, 2 for wrong usage."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from ctta.cli import train
+from ctta.cli.corrupt import corrupt
+from ctta.cli.demo import demo
+from ctta.cli.doctor import doctor
+from ctta.cli.fetch import fetch
+from ctta.cli.ls import ls
+from ctta.errors import CttaError
+from ctta.version import __version__
+
+__all__ = ["app", "main"]
+
+
+class _Group(TyperGroup):
+    """Commands whose expected failures are one line on stderr."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except (CttaError, OSError) as error:
+            typer.echo(f"{type(error).__name__}: {error}", err=True)
+            raise typer.Exit(1) from error
+
+
+app = typer.Typer(
+    cls=_Group, no_args_is_help=True, add_completion=False, help="Continual test-time adaptation for PyTorch."
+)
+app.command("demo")(demo)
+app.command("ls")(ls)
+app.command("doctor")(doctor)
+app.command("corrupt")(corrupt)
+app.command("fetch")(fetch)
+app.add_typer(train.app, name="train")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"ctta {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Continual test-time adaptation for PyTorch."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="ctta")

@@ -1,0 +1,65 @@
+"""ctta corrupt: a "-C" version of one's own images."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class FileFormat(str, Enum):
+    """How images of a folder are written."""
+
+    jpeg = "jpeg"
+    png = "png"
+
+
+class Constants(str, Enum):
+    """Whose constants are used."""
+
+    cifar = "cifar"
+    imagenet = "imagenet"
+
+
+def corrupt(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A folder of images, an npz with x and y, or an npy.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write to.")],
+    corruption: Annotated[
+        list[str] | None, typer.Option(help="One by name, may be repeated. Default: the paper's fifteen.")
+    ] = None,
+    severity: Annotated[list[int] | None, typer.Option(help="1 to 5, may be repeated. Default: all.")] = None,
+    seed: Annotated[int, typer.Option(help="Starts the random numbers.")] = 0,
+    scale: Annotated[Constants | None, typer.Option(help="Whose constants. Default: by image size.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="The npy of labels that goes with an npy.")] = None,
+    side: Annotated[int | None, typer.Option(min=16, help="Crop the images of a folder to so many pixels.")] = None,
+    file_format: Annotated[
+        FileFormat, typer.Option("--format", help="For folders: JPEG at quality 85 as published, or PNG.")
+    ] = FileFormat.jpeg,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+) -> None:
+    """Corrupt images in the layouts of CIFAR-10-C (arrays) and ImageNet-C (folders); resumes where it stopped."""
+    from ctta.cli.bar import parts_bar  # noqa: PLC0415 - ctta --help takes no torch
+    from ctta.streams.corruptions import CORRUPTIONS  # noqa: PLC0415
+    from ctta.streams.make_arrays import ArraySource  # noqa: PLC0415
+    from ctta.streams.make_c import Recipe, make_c  # noqa: PLC0415
+    from ctta.streams.make_folders import FolderSource  # noqa: PLC0415
+
+    recipe = Recipe(
+        corruptions=tuple(corruption or CORRUPTIONS),
+        severities=tuple(severity or (1, 2, 3, 4, 5)),
+        seed=seed,
+        scale=None if scale is None else scale.value,
+    )
+    images = (
+        ArraySource(source, labels)
+        if source.suffix in (".npz", ".npy")
+        else FolderSource(source, file_format=file_format.value, side=side)
+    )
+    with parts_bar(quiet=quiet) as progress:
+        made, kept = make_c(images, out, recipe, progress=progress)
+    result = {"out": str(out), "images": images.images, "made": made, "kept": kept}
+    typer.echo(json.dumps(result) if as_json else f"{out}: {len(made)} parts made, {len(kept)} were there and verified")

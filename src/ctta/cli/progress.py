@@ -1,0 +1,71 @@
+"""A bar on stderr: domain, running error, images per second, time left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from ctta.adapter import Adapter
+from ctta.bench.demo import cost
+from ctta.streams.batch import Batch
+
+
+class Bars:
+    """One bar per method, and one for all of them that knows what a step of each method costs."""
+
+    def __init__(self, adapters: Sequence[Adapter], steps: int, *, quiet: bool) -> None:
+        self.steps = steps
+        self.bars = Progress(
+            TextColumn("{task.description:<8}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[domain]:<18}"),
+            TextColumn("{task.fields[error]:>8}"),
+            TextColumn("{task.fields[speed]:>12}"),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+            console=Console(stderr=True),
+            disable=quiet,
+            # A batch can take long on a slow machine, and time left needs a few of them.
+            speed_estimate_period=60,
+        )
+        work = sum(cost(adapter) for adapter in adapters) * steps
+        self.whole = self._add("all", work) if len(adapters) > 1 else None
+
+    def __enter__(self) -> Bars:
+        self.bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bars.stop()
+
+    def follow(self, adapter: Adapter) -> _Bar:
+        """The listener for one method."""
+        return _Bar(self, self._add(type(adapter).__name__, self.steps), cost(adapter))
+
+    def _add(self, name: str, total: int) -> TaskID:
+        return self.bars.add_task(name, total=total, domain="", error="", speed="")
+
+
+class _Bar:
+    def __init__(self, owner: Bars, task: TaskID, cost: int) -> None:
+        self.owner, self.task, self.cost = owner, task, cost
+        self.wrong, self.seen, self.begin = 0.0, 0, time.perf_counter()
+
+    def __call__(self, batch: Batch, log: dict[str, Any]) -> None:
+        self.seen += len(batch)
+        self.wrong += log["error"] * len(batch)
+        speed = self.seen / (time.perf_counter() - self.begin)
+        bars = self.owner.bars
+        bars.update(
+            self.task,
+            advance=1,
+            domain=batch.domain,
+            error=f"{self.wrong / self.seen:.1f} %",
+            speed=f"{speed:.0f} images/s",
+        )
+        if self.owner.whole is not None:
+            bars.advance(self.owner.whole, self.cost)

@@ -1,0 +1,59 @@
+"""ctta train cifar10: the source model that comes with the package, trained again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train_cifar10(
+    data: Annotated[Path, typer.Option(help="Folder with the two npz files of: ctta fetch cifar10.")],
+    out: Annotated[Path, typer.Option(help="The safetensors file to write; FILE.state beside it allows to resume.")],
+    net: Annotated[str, typer.Option(help="resnet20, resnet32, resnet56, ...")] = "resnet20",
+    passes: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 30,
+    small_passes: Annotated[int | None, typer.Option(help="Of these, on 24-pixel crops. Default: 60 %.")] = None,
+    lr: Annotated[float, typer.Option(help="The highest learning rate.")] = 0.1,
+    label_smoothing: Annotated[float, typer.Option(min=0.0, max=0.99)] = 0.0,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train a CIFAR-10 ResNet on one core in a few hours; an interrupted training goes on where it was."""
+    from ctta.nets.cifar10 import SourceModel  # noqa: PLC0415 - ctta --help takes no torch
+    from ctta.nets.train_cifar import CifarTraining  # noqa: PLC0415
+    from ctta.streams.cifar import load  # noqa: PLC0415
+
+    how = CifarTraining(
+        passes=passes,
+        small_passes=round(0.6 * passes) if small_passes is None else small_passes,
+        lr=lr,
+        label_smoothing=label_smoothing,
+        seed=seed,
+    )
+    source, train, test = SourceModel.named(net), load(data, "train"), load(data, "test")
+    model = source.train(train.x, train.y, how, resume=out.with_name(out.name + ".state"), progress=_Lines(passes))
+    accuracy = source.accuracy(model, test.x, test.y)
+    command = shlex.join(["ctta", "train", "cifar10", *sys.argv[3:]])
+    source.save(model, out, how, accuracy=accuracy, command=command)
+    result = {"file": str(out), "accuracy": accuracy}
+    typer.echo(json.dumps(result) if as_json else f"{out}: accuracy {accuracy:.2f} % on the test images")
+
+
+class _Lines:
+    """A line on stderr ten times a pass."""
+
+    def __init__(self, passes: int) -> None:
+        self.passes, self.last, self.loss = passes, -1, 0.0
+        self.since = time.monotonic()
+
+    def __call__(self, number: int, percent: int, loss: float) -> None:
+        self.loss = loss if self.loss == 0 else 0.98 * self.loss + 0.02 * loss
+        if percent // 10 != self.last:
+            self.last = percent // 10
+            took = time.monotonic() - self.since
+            typer.echo(f"pass {number}/{self.passes} {percent:3d} %  loss {self.loss:.3f}  {took:.0f} s", err=True)

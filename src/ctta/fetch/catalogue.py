@@ -1,0 +1,95 @@
+"""What can be fetched: published archives with the digests their publishers give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ctta.errors import UnknownName
+from ctta.streams.datasets.imagenet_c import GROUPS as IMAGENET_C
+from ctta.streams.datasets.published import CIFAR10_C, CIFAR100_C
+
+
+class UnknownData(UnknownName):
+    """Nothing to fetch has this name."""
+
+    kind = "dataset"
+    see = " See: ctta fetch --help"
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A tar at a fixed address: its size in bytes and digests as published, None where they are not."""
+
+    name: str
+    url: str
+    file: str
+    size: int | None
+    md5: str | None = None
+    sha256: str | None = None
+    inside: tuple[str, ...] = ()  # the folders it unpacks to
+    digests: tuple[tuple[str, str], ...] = ()  # of the files inside, where published
+
+    @property
+    def by_hand(self) -> str:
+        """How to do it without this program."""
+        return f"download {self.url} to DIR/{self.file}, then: tar -xf {self.file} -C DIR"
+
+
+def _npy(digests: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((f"{name}.npy", digest) for name, digest in digests.items())
+
+
+def _imagenet_c(group: str, size: int, md5: str) -> Archive:
+    url = f"https://zenodo.org/records/2235448/files/{group}.tar?download=1"
+    return Archive(f"imagenet-c-{group}", url, f"{group}.tar", size, md5, inside=IMAGENET_C[group])
+
+
+ARCHIVES: dict[str, Archive] = {
+    archive.name: archive
+    for archive in (
+        Archive(
+            "cifar10-c",
+            "https://zenodo.org/records/2535967/files/CIFAR-10-C.tar?download=1",
+            "CIFAR-10-C.tar",
+            2_918_471_680,
+            "56bf5dcef84df0e2308c6dcbcbbd8499",
+            "c72763e101c723b7c507b96205f7e938912a5d587376173b825850cf3cb876a7",
+            ("CIFAR-10-C",),
+            _npy(CIFAR10_C),
+        ),
+        Archive(
+            "cifar100-c",
+            "https://zenodo.org/records/3555552/files/CIFAR-100-C.tar?download=1",
+            "CIFAR-100-C.tar",
+            2_918_473_216,
+            "11f0ed0f1191edbf9fa23466ae6021d3",
+            inside=("CIFAR-100-C",),
+            digests=_npy(CIFAR100_C),
+        ),
+        _imagenet_c("noise", 22_565_673_785, "e80562d7f6c3f8834afb1ecf27252745"),
+        _imagenet_c("blur", 7_112_704_951, "2d8e81fdd8e07fef67b9334fa635e45c"),
+        _imagenet_c("weather", 12_797_438_995, "33ffea4db4d93fe4a428c40a6ce0c25d"),
+        _imagenet_c("digital", 7_757_510_705, "89157860d7b10d5797849337ca2e5c03"),
+        _imagenet_c("extra", 15_789_490_144, "d492dfba5fc162d8ec2c3cd8ee672984"),
+    )
+}
+
+#: Names that stand for several archives: the fifteen corruptions of the paper.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "imagenet-c": tuple(f"imagenet-c-{group}" for group in ("noise", "blur", "weather", "digital")),
+}
+CIFAR10 = "cifar10"
+
+
+def names() -> list[str]:
+    """Everything that can be fetched."""
+    return [CIFAR10, *ARCHIVES, *GROUPS]
+
+
+def archives(name: str) -> list[Archive]:
+    """The archives a name stands for."""
+    if name in GROUPS:
+        return [ARCHIVES[part] for part in GROUPS[name]]
+    if name not in ARCHIVES:
+        raise UnknownData(name, names())
+    return [ARCHIVES[name]]

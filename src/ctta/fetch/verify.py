@@ -1,0 +1,52 @@
+"""Comparing files with the digests their publishers give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ctta.digests import md5_of, sha256_of
+from ctta.errors import BadData, MissingData
+from ctta.fetch.catalogue import Archive
+from ctta.streams.datasets.files import foreign, size
+from ctta.streams.datasets.manifest import NAME, read_manifest
+
+
+def verify(path: Path, *, md5: str | None = None, sha256: str | None = None, called: str = "") -> None:
+    """Raise BadData unless a file has the digests that are given."""
+    called = called or str(path)
+    with path.open("rb") as file:
+        what = foreign(file.read(512))
+    if what:
+        raise BadData(f"{called} is {what} ({size(path.stat().st_size)}), not the published file.")
+    for kind, expected, digest in (("sha256", sha256, sha256_of), ("md5", md5, md5_of)):
+        if expected is not None:
+            found = digest(path)
+            if found != expected:
+                raise BadData(
+                    f"{called} is not the published file: {kind} {found}, not {expected} ({size(path.stat().st_size)})."
+                )
+            return
+
+
+def check(archive: Archive, path: Path) -> str:
+    """Check a local copy, the archive or the folder it unpacks to; says in a sentence what was compared."""
+    if path.is_file():
+        verify(path, md5=archive.md5, sha256=archive.sha256)
+        return f"{path} is {archive.file} as published."
+    if not path.is_dir():
+        raise MissingData(f"{path.absolute()} is not there. Get it with: ctta fetch {archive.name} --to DIR")
+    if (path / archive.file).is_file():
+        return check(archive, path / archive.file)
+    inside = path / archive.inside[0]
+    folder = inside if inside.is_dir() else path
+    if not archive.digests:
+        raise MissingData(
+            f"{archive.file} is not in {path.absolute()}, and no digests of the files inside it are published."
+        )
+    if read_manifest(folder) is not None:
+        raise BadData(f"{folder} was made by ctta corrupt ({NAME} says so): it is not the published data.")
+    for name, digest in archive.digests:
+        if not (folder / name).is_file():
+            raise MissingData(f"{name} is not in {folder.absolute()}. Get it with: ctta fetch {archive.name} --to DIR")
+        verify(folder / name, md5=digest)
+    return f"{folder} holds the {len(archive.digests)} files of {archive.file} as published."

@@ -1,0 +1,79 @@
+"""Training a small source model: one loop, the same weights every time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, pad
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a source model is trained: SGD with one cosine cycle of the learning rate, images shifted at random."""
+
+    passes: int = 40  # over the training images
+    batch_size: int = 64
+    lr: float = 0.1
+    weight_decay: float = 5e-4
+    shift: int = 2  # pixels, at most, in either direction
+    seed: int = 0
+
+
+def train(
+    build: Callable[[], nn.Module],
+    x: Tensor,
+    y: Tensor,
+    how: Training,
+    *,
+    progress: Callable[[int, float], None] | None = None,
+) -> nn.Module:
+    """Build a model and train it on images (N, C, H, W) in [0, 1]; given back in eval mode.
+
+    `progress` is told the number of the pass that ended and its mean loss. The global generator is left as it was;
+    on one thread the same machine gives the same bits again.
+    """
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.manual_seed(how.seed)
+        model = build().train()
+        generator = torch.Generator().manual_seed(how.seed)
+        optimizer = torch.optim.SGD(
+            model.parameters(), how.lr, momentum=0.9, nesterov=True, weight_decay=how.weight_decay
+        )
+        steps = -(-len(x) // how.batch_size)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, how.lr, total_steps=how.passes * steps)
+        for number in range(1, how.passes + 1):
+            total = 0.0
+            for part in torch.split(torch.randperm(len(x), generator=generator), how.batch_size):
+                loss = cross_entropy(model(shifted(x[part], how.shift, generator)), y[part])
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                schedule.step()
+                total += loss.item() * len(part)
+            if progress is not None:
+                progress(number, total / len(x))
+    return model.eval()
+
+
+def shifted(x: Tensor, most: int, generator: torch.Generator) -> Tensor:
+    """Every image (N, C, H, W) moved by up to `most` pixels each way, its edge rows and columns repeated."""
+    if most == 0:
+        return x
+    n, _, height, width = x.shape
+    moves = torch.randint(2 * most + 1, (2, n, 1), generator=generator)
+    rows = (moves[0] + torch.arange(height)).unsqueeze(2)  # (N, H, 1)
+    columns = (moves[1] + torch.arange(width)).unsqueeze(1)  # (N, 1, W)
+    padded = pad(x, (most,) * 4, mode="replicate").permute(0, 2, 3, 1)
+    return padded[torch.arange(n).view(n, 1, 1), rows, columns].permute(0, 3, 1, 2)
+
+
+@torch.no_grad()
+def error(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = 256) -> float:
+    """Error in percent of a model in eval mode."""
+    wrong = 0
+    for part in torch.split(torch.arange(len(x)), batch_size):
+        wrong += int((model(x[part]).argmax(1) != y[part]).sum())
+    return 100 * wrong / len(x)

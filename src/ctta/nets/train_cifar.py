@@ -1,0 +1,142 @@
+"""Training a CIFAR source model on one CPU core: small crops first, full images later, resumable after every pass."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, pad
+
+from ctta.errors import BadData, ParameterError
+from ctta.files import write_atomically
+
+Progress = Callable[[int, int, float], None]  # the pass, the share of it done in percent, the loss
+
+
+@dataclass(frozen=True)
+class CifarTraining:
+    """SGD with one cycle of the learning rate; images cropped at random and mirrored."""
+
+    passes: int = 30  # over the training images
+    small_passes: int = 18  # of these, so many from the start see crops of `small` pixels: half the work
+    small: int = 24
+    padding: int = 4
+    batch_size: int = 128
+    lr: float = 0.1
+    warm_up: float = 0.15  # share of all steps in which the learning rate rises
+    weight_decay: float = 5e-4
+    label_smoothing: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.small_passes <= self.passes or self.passes < 1:
+            raise ParameterError(
+                f"The 'small_passes' of a training must be in 0..passes. Got {self.small_passes} of {self.passes}."
+            )
+
+    def lr_at(self, step: int, steps: int) -> float:
+        """The learning rate of a step: a line up, half a cosine down to zero."""
+        done, rising = (step + 1) / steps, self.warm_up
+        if done < rising:
+            return self.lr * done / rising
+        return self.lr * 0.5 * (1 + math.cos(math.pi * (done - rising) / (1 - rising)))
+
+
+def train_cifar(
+    build: Callable[[], nn.Module],
+    x: Tensor,
+    y: Tensor,
+    how: CifarTraining,
+    *,
+    resume: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> nn.Module:
+    """Train on uint8 images (N, 3, 32, 32), normalised by the model itself; given back in eval mode.
+
+    With `resume`, the state is kept in that file after every pass and taken up from there; what comes out is the same
+    as without an interruption.
+    """
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.manual_seed(how.seed)
+        model = build().to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+        optimizer = torch.optim.SGD(
+            model.parameters(), how.lr, momentum=0.9, nesterov=True, weight_decay=how.weight_decay
+        )
+        done = _load(Path(resume), model, optimizer, how) if resume is not None else 0
+        for number in range(done, how.passes):
+            _pass(model, optimizer, x, y, how, number, progress)
+            if resume is not None:
+                _save(Path(resume), model, optimizer, how, number + 1)
+    trained: nn.Module = model.eval()
+    return trained
+
+
+def _pass(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    x: Tensor,
+    y: Tensor,
+    how: CifarTraining,
+    number: int,
+    progress: Progress | None,
+) -> None:
+    # A generator of its own for every pass: nothing of it needs to be kept to take a training up again.
+    generator = torch.Generator().manual_seed(how.seed * 10_000 + number)
+    order = torch.randperm(len(x), generator=generator)
+    parts = [order[i : i + how.batch_size] for i in range(0, len(x), how.batch_size)]
+    side, padding = (how.small, 0) if number < how.small_passes else (x.shape[-1], how.padding)
+    for i, part in enumerate(parts):
+        for group in optimizer.param_groups:
+            group["lr"] = how.lr_at(number * len(parts) + i, how.passes * len(parts))
+        images = crops(x[part].float() / 255, side, padding, generator)
+        images = images.contiguous(memory_format=torch.channels_last)
+        loss = cross_entropy(model(images), y[part], label_smoothing=how.label_smoothing)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        if progress is not None:
+            progress(number + 1, 100 * (i + 1) // len(parts), loss.item())
+
+
+def crops(x: Tensor, side: int, padding: int, generator: torch.Generator) -> Tensor:
+    """A random square of every image (N, C, H, W) with reflected borders, mirrored half the time."""
+    n = len(x)
+    padded = pad(x, (padding,) * 4, mode="reflect") if padding else x
+    places = padded.shape[-1] - side + 1
+    corner = torch.randint(places, (2, n, 1), generator=generator)
+    rows = (corner[0] + torch.arange(side)).unsqueeze(2)  # (N, side, 1)
+    columns = corner[1] + torch.arange(side)
+    mirrored = torch.rand(n, 1, generator=generator) < 0.5
+    columns = torch.where(mirrored, columns.flip(1), columns).unsqueeze(1)  # (N, 1, side)
+    return padded.permute(0, 2, 3, 1)[torch.arange(n).view(n, 1, 1), rows, columns].permute(0, 3, 1, 2)
+
+
+def _save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, how: CifarTraining, passes: int) -> None:
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "how": asdict(how), "passes": passes}
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def _load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, how: CifarTraining) -> int:
+    if not path.exists():
+        return 0
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        kept, passes = state["how"], int(state["passes"])
+    except Exception as error:  # a damaged file can fail anywhere inside torch.load
+        raise BadData(f"{path} is not the state of a training: delete it to start again.") from error
+    changed = [key for key, value in asdict(how).items() if kept.get(key) != value]
+    if changed:
+        raise ParameterError(
+            f"{path} belongs to a training with another {', '.join(changed)}: give the same options, or delete it."
+        )
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return passes

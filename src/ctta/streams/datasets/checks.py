@@ -1,0 +1,44 @@
+"""Checks of arrays that hold images and classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ctta.errors import BadData
+
+
+def images_of(x: NDArray[Any], path: Path) -> Tensor:
+    """Images (N, C, H, W), uint8 or floats, of an array (N, H, W, C) or (N, C, H, W); nothing is copied."""
+    if x.dtype != np.uint8 and x.dtype.kind != "f":
+        raise BadData(f"The images of {path} must be uint8 or floats in [0, 1]; got {x.dtype}.")
+    if x.ndim != 4 or 0 in x.shape:
+        raise BadData(f"The images of {path} must be an array (N, H, W, 3) or (N, 3, H, W); got {x.shape}.")
+    if x.shape[3] in (1, 3):
+        return torch.from_numpy(x).permute(0, 3, 1, 2)
+    if x.shape[1] in (1, 3):
+        return torch.from_numpy(x)
+    raise BadData(f"The images of {path} must have 1 or 3 channels, first or last; got {x.shape}.")
+
+
+def labels_of(y: NDArray[Any], path: Path, *, count: int, classes: int | None) -> Tensor:
+    """Classes (N,) as int64, one for each of `count` images, each in 0..classes-1."""
+    if y.dtype.kind not in "iu" or y.shape != (count,):
+        raise BadData(f"The labels of {path} must be {count} integers; got {y.dtype} {y.shape}.")
+    low, high = int(y.min()), int(y.max())
+    if low < 0 or (classes is not None and high >= classes):
+        wrong = low if low < 0 else high
+        limit = "" if classes is None else f"..{classes - 1}"
+        raise BadData(f"The labels of {path} must be classes in 0{limit}; got {wrong}.")
+    return torch.from_numpy(y.astype(np.int64))
+
+
+def same_shape(x: NDArray[Any], shape: tuple[int, ...], path: Path) -> None:
+    """Refuse an array that is not uint8 of this shape."""
+    if x.dtype != np.uint8 or x.shape != shape:
+        raise BadData(f"{path} must be uint8 {shape}; got {x.dtype} {x.shape}.")

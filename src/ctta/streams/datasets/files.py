@@ -1,0 +1,95 @@
+"""Arrays in files: written whole or not at all, read with an error that says what is wrong."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ctta.errors import BadData, MissingData
+from ctta.files import write_atomically
+
+
+def write_npz(path: Path, **arrays: NDArray[Any]) -> None:
+    """Write named arrays as one npz."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    write_atomically(path, buffer.getvalue())
+
+
+def npy_bytes(array: NDArray[Any]) -> bytes:
+    """An array as the bytes of an npy file."""
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def read_npz(path: Path, *, hint: str = "") -> tuple[NDArray[Any], NDArray[Any]]:
+    """The arrays `x` and `y` of an npz; `hint` says where to get a missing one."""
+    if not path.is_file():
+        raise MissingData(f"{path.name} is not in {path.parent.absolute()}. {hint}".rstrip())
+    _refuse_foreign(path)
+    try:
+        # np.load leaves a path it fails on open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+            missing = [key for key in ("x", "y") if key not in found]
+            if missing:
+                raise BadData(f"{path} has no array {missing[0]!r}. It holds: {', '.join(found) or 'nothing'}.")
+            return found["x"], found["y"]
+    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        raise BadData(f"{path} is damaged, truncated or not an npz: {_sentence(error)}.") from error
+
+
+def read_npy(path: Path, *, hint: str = "") -> NDArray[Any]:
+    """The array of an npy, mapped into memory: its pages are read when they are used."""
+    if not path.is_file():
+        raise MissingData(f"{path.name} is not in {path.parent.absolute()}. {hint}".rstrip())
+    _refuse_foreign(path)
+    try:
+        # Copy on write, so that torch can share the pages without a warning; the file itself never changes.
+        found: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise BadData(f"{path} is damaged, truncated or not an npy: {_sentence(error)}.") from error
+    if not isinstance(found, np.memmap):
+        raise BadData(f"{path} is an npz, not an npy.")
+    surplus = path.stat().st_size - found.offset - found.nbytes
+    if surplus:
+        raise BadData(f"{path} has {surplus} bytes behind its array: it is damaged.")
+    return found
+
+
+def size(count: float) -> str:
+    """A number of bytes as people say it."""
+    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= limit:
+            return f"{count / limit:.1f} {unit}"
+    return f"{count:.0f} bytes"
+
+
+def _refuse_foreign(path: Path) -> None:
+    with path.open("rb") as file:
+        start = file.read(512)
+    if what := foreign(start):
+        raise BadData(f"{path} is {what} ({size(path.stat().st_size)}), not data: download it again.")
+
+
+def foreign(start: bytes) -> str | None:
+    """What a file is whose beginning shows that a download went wrong."""
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    if not start:
+        return "an empty file"
+    if text.startswith((b"<!doctype html", b"<html")):
+        return "an HTML page"
+    if text.startswith(b"<?xml"):
+        return "an XML page"
+    if text.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer"
+    return None
+
+
+def _sentence(error: BaseException) -> str:
+    return str(error).split("\n", maxsplit=1)[0].rstrip(".")

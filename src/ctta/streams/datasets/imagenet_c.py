@@ -1,0 +1,107 @@
+"""ImageNet-C: `<corruption>/<severity>/<synset>/ILSVRC2012_val_*.JPEG`, 224 x 224 pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ctta.errors import BadData, MissingData
+from ctta.streams.corruptions import CORRUPTIONS
+from ctta.streams.datasets.manifest import read_manifest
+from ctta.streams.datasets.pictures import Pictures, exactly, folders, listed
+from ctta.streams.domain import Domain, Origin
+
+CLASSES = 1000
+GROUPS = {
+    "noise": ("gaussian_noise", "shot_noise", "impulse_noise"),
+    "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    "weather": ("snow", "frost", "fog", "brightness"),
+    "digital": ("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
+    "extra": ("speckle_noise", "gaussian_blur", "spatter", "saturate"),
+}
+
+
+def imagenet_c(
+    folder: str | Path,
+    corruptions: Sequence[str] = CORRUPTIONS,
+    severities: Iterable[int] = (5,),
+    *,
+    images: str | Path | None = None,
+    synsets: Sequence[str] | None = None,
+    side: int = 224,
+) -> list[Domain]:
+    """The published ImageNet-C, or one that `ctta corrupt` made.
+
+    `images` names a text file with lines `synset/file`, such as RobustBench's `imagenet_test_image_ids.txt` with 5,000
+    images; without it all files are taken, by synset and name. A class is the position of its synset among the 1,000
+    in alphabetical order, or in `synsets`.
+    """
+    root = Path(folder)
+    origin: Origin = "unverified" if read_manifest(root) is None else "generated"
+    wanted = None if images is None else _read_list(Path(images))
+    domains = []
+    for name in corruptions:
+        for severity in severities:
+            place = _place(root, name, severity)
+            order = tuple(synsets) if synsets is not None else _synsets(place)
+            paths, y = _files(place, order) if wanted is None else _chosen(place, order, wanted, Path(str(images)))
+            domains.append(Domain(name, severity, Pictures(paths, y, exactly(side)), origin))
+    return domains
+
+
+def _place(root: Path, name: str, severity: int) -> Path:
+    group = next((group for group, members in GROUPS.items() if name in members), "")
+    for place in (root / name / str(severity), root / group / name / str(severity)):
+        if place.is_dir():
+            return place
+    archive = f" It is in {group}.tar: ctta fetch imagenet-c-{group} --to {root}." if group else ""
+    raise MissingData(f"{name}/{severity} is not in {root.absolute()}.{archive}")
+
+
+def _synsets(place: Path) -> tuple[str, ...]:
+    found = tuple(path.name for path in folders(place))
+    if len(found) != CLASSES:
+        raise BadData(
+            f"{place} must hold {CLASSES} synset folders, whose order is the class; got {len(found)}. "
+            "Give the order with synsets=[...] for a part of the classes."
+        )
+    return found
+
+
+def _files(place: Path, order: Sequence[str]) -> tuple[list[Path], list[int]]:
+    paths: list[Path] = []
+    y: list[int] = []
+    for index, synset in enumerate(order):
+        found = listed(place / synset) if (place / synset).is_dir() else []
+        paths += found
+        y += [index] * len(found)
+    if not paths:
+        raise MissingData(f"{place} holds no images in the folders {order[0]} to {order[-1]}.")
+    return paths, y
+
+
+def _chosen(place: Path, order: Sequence[str], wanted: list[str], source: Path) -> tuple[list[Path], list[int]]:
+    index = {synset: i for i, synset in enumerate(order)}
+    unknown = [line for line in wanted if line.partition("/")[0] not in index]
+    if unknown:
+        raise BadData(f"{source} names {unknown[0]}, whose synset is not among the {len(order)} of {place}.")
+    paths = [place / line for line in wanted]
+    missing = [path for path in paths if not path.is_file()]
+    if missing:
+        raise MissingData(
+            f"{len(missing)} of the {len(paths)} images of {source} are not in {place}: {missing[0].name}, ..."
+        )
+    return paths, [index[line.partition("/")[0]] for line in wanted]
+
+
+def _read_list(path: Path) -> list[str]:
+    if not path.is_file():
+        raise MissingData(
+            f"{path.name} is not in {path.parent.absolute()}. RobustBench publishes its 5,000 images as "
+            "robustbench/data/imagenet_test_image_ids.txt on GitHub."
+        )
+    lines = [line.strip() for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    wrong = [line for line in lines if len(Path(line).parts) != 2 or ".." in line or line.startswith("<")]
+    if not lines or wrong:
+        raise BadData(f"{path} must have lines synset/file; got {wrong[0][:60] if wrong else 'an empty file'!r}.")
+    return lines

@@ -1,0 +1,33 @@
+"""The note that `ctta corrupt` leaves beside what it makes, so that nobody takes it for the published files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ctta.errors import BadData
+from ctta.files import write_atomically
+
+NAME = "ctta-corrupt.json"
+MADE_BY = "ctta corrupt"
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """What `ctta corrupt` wrote about a folder; None where it made nothing there."""
+    path = folder / NAME
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise BadData(f"{path} cannot be read: {error}.") from error
+    if not isinstance(found, dict) or found.get("made_by") != MADE_BY:
+        raise BadData(f"{path} is not a manifest of {MADE_BY}.")
+    return found
+
+
+def write_manifest(folder: Path, content: dict[str, Any]) -> None:
+    """Write the note."""
+    text = json.dumps({"made_by": MADE_BY, **content}, indent=2, ensure_ascii=False)
+    write_atomically(folder / NAME, (text + "\n").encode())

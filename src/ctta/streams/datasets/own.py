@@ -1,0 +1,65 @@
+"""A user's own images: folders `domain/class/*`, or one npz per domain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ctta.errors import BadData, MissingData
+from ctta.streams.arrays import Images
+from ctta.streams.datasets.checks import images_of, labels_of
+from ctta.streams.datasets.files import read_npz
+from ctta.streams.datasets.pictures import Pictures, as_it_is, centre, folders, listed
+from ctta.streams.domain import Domain
+
+
+def image_folder(
+    folder: str | Path,
+    domains: Sequence[str] | None = None,
+    *,
+    classes: Sequence[str] | None = None,
+    side: int | None = None,
+) -> list[Domain]:
+    """The images of `domain/class/*`, domains in alphabetical order unless they are given.
+
+    A class is the position of its folder's name among all of them in alphabetical order, or in `classes`. With `side`
+    images are resized by their shorter side and cropped to the central square; without it all must have one size.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise MissingData(f"{root.absolute()} is not a folder. It must hold one folder per domain: domain/class/*.png.")
+    names = [path.name for path in folders(root)] if domains is None else list(domains)
+    for name in names:
+        if not (root / name).is_dir():
+            raise MissingData(f"The domain {name} is not in {root.absolute()}.")
+    order = sorted({path.name for name in names for path in folders(root / name)}) if classes is None else list(classes)
+    prepare = as_it_is if side is None else centre(side)
+    found = []
+    for name in names:
+        paths: list[Path] = []
+        y: list[int] = []
+        for place in folders(root / name):
+            if place.name not in order:
+                raise BadData(f"{place} is not one of the {len(order)} classes.")
+            pictures = listed(place)
+            paths += pictures
+            y += [order.index(place.name)] * len(pictures)
+        if not paths:
+            raise MissingData(f"The domain {name} in {root.absolute()} has no images in folders {name}/class.")
+        found.append(Domain(name, 0, Pictures(paths, y, prepare)))
+    if not found:
+        raise MissingData(f"{root.absolute()} is empty. It must hold one folder per domain: domain/class/*.png.")
+    return found
+
+
+def own_arrays(paths: Sequence[str | Path], *, classes: int | None = None) -> list[Domain]:
+    """One domain per npz with `x`, images (N, H, W, 3) or (N, 3, H, W), and `y`; named after the file."""
+    found = []
+    for given in paths:
+        path = Path(given)
+        x, y = read_npz(path, hint="Save your images with np.savez(path, x=images, y=labels).")
+        images = images_of(x, path)
+        if images.is_floating_point() and not bool(((images >= 0) & (images <= 1)).all()):
+            raise BadData(f"The images of {path} are floats outside [0, 1]. Do not normalise them: Classifier does it.")
+        found.append(Domain(path.stem, 0, Images(images, labels_of(y, path, count=len(x), classes=classes))))
+    return found

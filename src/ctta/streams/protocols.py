@@ -1,0 +1,127 @@
+"""Protocols: functions that say which domains arrive in which order, as streams.
+
+They take domains (``corrupted(images)``, ``cifar10_c(folder)``, ``image_folder(folder)``, ...). In all of them ``seed``
+shuffles the images within a domain, the same permutation for domains of one size, and None keeps their order;
+``images`` takes the first so many of each domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ctta.errors import ParameterError
+from ctta.streams.domain import Domain, Labelled
+from ctta.streams.generated import Pooled
+from ctta.streams.stream import Segment, Stream
+
+
+def continual(
+    domains: Sequence[Domain], *, batch_size: int = 200, seed: int | None = 0, images: int | None = None
+) -> Stream:
+    """One domain after another, without notice and without a reset."""
+    segments = [Segment(d.name, d.severity, d.images, _order(len(d), seed, images)) for d in domains]
+    return Stream(segments, batch_size=batch_size)
+
+
+def random_orders(
+    domains: Sequence[Domain],
+    count: int = 10,
+    *,
+    batch_size: int = 200,
+    seed: int = 0,
+    images: int | None = None,
+) -> list[Stream]:
+    """Continual streams with the domains in ``count`` random orders."""
+    generator = torch.Generator().manual_seed(seed)
+    orders = [torch.randperm(len(domains), generator=generator).tolist() for _ in range(count)]
+    return [continual([domains[i] for i in order], batch_size=batch_size, seed=seed, images=images) for order in orders]
+
+
+def gradual(
+    domains: Sequence[Domain], *, batch_size: int = 200, seed: int | None = 0, images: int | None = None
+) -> Stream:
+    """Every corruption rises and falls before the next comes: severities 1-2-3-4-5-4-3-2-1.
+
+    ``domains`` holds each corruption at all its severities, such as ``corrupted(images, severities=range(1, 6))``.
+    Paper silent: the error is the mean over all 15 x 9 segments.
+    """
+    by_name: dict[str, dict[int, Domain]] = {}
+    for domain in domains:
+        by_name.setdefault(domain.name, {})[domain.severity] = domain
+    path = []
+    for name, levels in by_name.items():
+        if sorted(levels) != [1, 2, 3, 4, 5]:
+            raise ParameterError(f"A gradual stream needs severities 1 to 5 of {name}; got {sorted(levels)}.")
+        path += [levels[severity] for severity in (1, 2, 3, 4, 5, 4, 3, 2, 1)]
+    return continual(path, batch_size=batch_size, seed=seed, images=images)
+
+
+def mixed(domains: Sequence[Domain], *, batch_size: int = 200, seed: int = 0, images: int | None = None) -> Stream:
+    """All domains at once: every batch holds images of any of them, in one random order."""
+    pool = Pooled(domains)
+    starts = torch.tensor([0, *[len(domain) for domain in domains]]).cumsum(0)
+    chosen = torch.cat([starts[i] + _order(len(d), seed, images) for i, d in enumerate(domains)])
+    order = chosen[torch.randperm(len(chosen), generator=torch.Generator().manual_seed(seed))]
+    severities = {domain.severity for domain in domains}
+    severity = severities.pop() if len(severities) == 1 else 0
+    return Stream([Segment("mixed", severity, pool, order)], batch_size=batch_size)
+
+
+def correlated(
+    domains: Sequence[Domain],
+    *,
+    concentration: float = 0.1,
+    batch_size: int = 200,
+    seed: int = 0,
+    images: int | None = None,
+) -> Stream:
+    """One domain after another, each with its classes in clumps: a Dirichlet over labels.
+
+    Each class is dealt out over as many time slots as there are classes, in shares drawn from a Dirichlet of this
+    concentration; a slot shows its images class by class. Small values give long runs of one class.
+    """
+    if concentration <= 0:
+        raise ParameterError(f"The 'concentration' of a correlated stream must be above 0. Got {concentration}.")
+    segments = []
+    for number, domain in enumerate(domains):
+        order = _order(len(domain), seed, images)
+        generator = torch.Generator().manual_seed(seed + number)
+        clumps = _dealt(domain.images.y[order], concentration, generator)
+        segments.append(Segment(domain.name, domain.severity, domain.images, order[clumps]))
+    return Stream(segments, batch_size=batch_size)
+
+
+def recurring(stream: Stream, times: int) -> Stream:
+    """The whole sequence again and again: domains come back, the model is never told."""
+    if times < 1:
+        raise ParameterError(f"A stream must recur at least once. Got {times} instead.")
+    return Stream(stream.segments * times, batch_size=stream.batch_size)
+
+
+def clean(images: Labelled, *, batch_size: int = 200, seed: int | None = 0, most: int | None = None) -> Stream:
+    """The source revisited; ``evaluate(..., learn=False)`` asks without learning."""
+    return continual([Domain("clean", 0, images)], batch_size=batch_size, seed=seed, images=most)
+
+
+def _order(size: int, seed: int | None, images: int | None) -> Tensor:
+    if images is not None and not 1 <= images <= size:
+        raise ParameterError(f"The 'images' per domain must be in 1..{size}. Got {images} instead.")
+    order = torch.arange(size) if images is None else torch.arange(images)
+    return order if seed is None else order[torch.randperm(len(order), generator=torch.Generator().manual_seed(seed))]
+
+
+def _dealt(y: Tensor, concentration: float, generator: torch.Generator) -> Tensor:
+    """Positions in an order whose classes clump."""
+    classes = y.bincount().nonzero().flatten()
+    slots: list[list[Tensor]] = [[] for _ in classes]
+    for label in classes:
+        mine = (y == label).nonzero().flatten()
+        gamma = torch._standard_gamma(torch.full((len(classes),), concentration, dtype=torch.float64), generator)
+        shares = (gamma + 1e-300) / (gamma + 1e-300).sum()
+        cuts = (shares.cumsum(0)[:-1] * len(mine)).round().long().clamp(0, len(mine)).tolist()
+        for slot, part in zip(slots, torch.tensor_split(mine, cuts), strict=True):
+            slot.append(part)
+    return torch.cat([part for slot in slots for part in slot])

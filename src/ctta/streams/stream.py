@@ -1,0 +1,59 @@
+"""Stream: batches in the order in which they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ctta.errors import ParameterError
+from ctta.streams.batch import Batch
+from ctta.streams.domain import Labelled
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of a stream from one domain: which of its images arrive, in which order."""
+
+    domain: str
+    severity: int
+    images: Labelled
+    order: Tensor
+
+
+class Stream:
+    """Segments cut into batches; iterating again gives the same batches again.
+
+    A batch never spans two segments: the last one of a segment may be smaller. Only the images of the batch that is
+    due are read or made.
+    """
+
+    def __init__(self, segments: Sequence[Segment], *, batch_size: int, start: int = 0) -> None:
+        if batch_size < 1:
+            raise ParameterError(f"The 'batch_size' of a stream must be at least 1. Got {batch_size} instead.")
+        self.segments, self.batch_size, self.start = tuple(segments), batch_size, start
+        self._steps = [-(-len(segment.order) // batch_size) for segment in self.segments]
+        if not 0 <= start <= sum(self._steps):
+            raise ParameterError(f"A stream of {sum(self._steps)} steps cannot start at step {start}.")
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The domains in order of first appearance, those before the start included."""
+        return tuple(dict.fromkeys(segment.domain for segment in self.segments))
+
+    def starting_at(self, step: int) -> Stream:
+        """The same stream from a step on; steps keep their numbers, and what is skipped is never made."""
+        return Stream(self.segments, batch_size=self.batch_size, start=step)
+
+    def __len__(self) -> int:
+        return sum(self._steps) - self.start
+
+    def __iter__(self) -> Iterator[Batch]:
+        first = 0  # the number of the segment's first step
+        for segment, steps in zip(self.segments, self._steps, strict=True):
+            for index in range(max(self.start, first), first + steps):
+                begin = (index - first) * self.batch_size
+                part = segment.images.take(segment.order[begin : begin + self.batch_size])
+                yield Batch(part.floats(), part.y, segment.domain, segment.severity, index)
+            first += steps
