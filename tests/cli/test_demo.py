@@ -22,7 +22,9 @@ def test_the_demo_prints_a_table_and_writes_a_plot_and_a_record(tmp_path):
     assert result.exit_code == 0, result.output
     out = tmp_path / "new" / "folder"
     record = json.loads((out / "demo.json").read_text())
-    assert [report["method"] for report in record["reports"]] == ["source", "bn", "tent", "dmse"]
+    assert [report["method"] for report in record["reports"]] == [
+        *("source", "bn", "tent", "rdumb", "sar", "deyo", "santa", "rmt", "roid", "dmse")
+    ]
     assert record["domains"] == ["gaussian_noise", "shot_noise"]
     assert (out / "demo.png").read_bytes().startswith(b"\x89PNG")
     lines = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines() if line.split()}
@@ -32,7 +34,7 @@ def test_the_demo_prints_a_table_and_writes_a_plot_and_a_record(tmp_path):
 
 
 def test_batch_statistics_help_under_noise_and_dmse_logs_its_teacher(tmp_path):
-    result = ctta("demo", *SMALL, "--json", "--out", str(tmp_path))
+    result = ctta("demo", *SMALL, "--methods", "source,bn,tent,dmse", "--json", "--out", str(tmp_path))
     assert result.exit_code == 0, result.output
     source, bn, _, dmse = json.loads(result.stdout)["reports"]
     assert bn["mean"] < 0.5 * source["mean"]

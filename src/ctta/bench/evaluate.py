@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -42,28 +42,13 @@ def evaluate(
     wrong: dict[str, int] = {}
     seen: dict[str, int] = {}
     steps: list[dict[str, Any]] = []
-    seconds = 0.0
-    for batch in stream:
-        begin = time.perf_counter()
-        step = adapter.step(batch.x) if learn else Step(adapter.predict(batch.x))
-        took = time.perf_counter() - begin
-        missed = int((step.logits.argmax(1).cpu() != batch.y).sum())
-        wrong[batch.domain] = wrong.get(batch.domain, 0) + missed
+    for batch, log in scored(adapter, stream, learn=learn):
+        wrong[batch.domain] = wrong.get(batch.domain, 0) + log["wrong"]
         seen[batch.domain] = seen.get(batch.domain, 0) + len(batch)
-        seconds += took
-        log = {
-            "index": batch.index,
-            "domain": batch.domain,
-            "severity": batch.severity,
-            "images": len(batch),
-            "error": 100 * missed / len(batch),
-            "loss": step.loss,
-            "seconds": took,
-            **step.log,
-        }
         steps.append(log)
         if progress is not None:
             progress(batch, log)
+    seconds = sum(step["seconds"] for step in steps)
     errors = {domain: 100 * wrong[domain] / seen[domain] for domain in seen}
     images = sum(seen.values())
     return Report(
@@ -76,3 +61,26 @@ def evaluate(
         images_per_second=images / seconds if seconds else 0.0,
         seconds=seconds,
     )
+
+
+def scored(adapter: Adapter, stream: Iterable[Batch], *, learn: bool = True) -> Iterator[tuple[Batch, dict[str, Any]]]:
+    """The prequential loop itself: every batch with what the step on it logged."""
+    for batch in stream:
+        begin = time.perf_counter()
+        step = adapter.step(batch.x) if learn else Step(adapter.predict(batch.x))
+        took = time.perf_counter() - begin
+        wrong = int((step.logits.argmax(1).cpu() != batch.y).sum())
+        yield (
+            batch,
+            {
+                "index": batch.index,
+                "domain": batch.domain,
+                "severity": batch.severity,
+                "images": len(batch),
+                "wrong": wrong,
+                "error": 100 * wrong / len(batch),
+                "loss": step.loss,
+                "seconds": took,
+                **step.log,
+            },
+        )

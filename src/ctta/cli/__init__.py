@@ -8,11 +8,13 @@ import typer
 from typer.core import TyperGroup
 
 from ctta.cli import train
+from ctta.cli.compare import compare
 from ctta.cli.corrupt import corrupt
 from ctta.cli.demo import demo
 from ctta.cli.doctor import doctor
 from ctta.cli.fetch import fetch
 from ctta.cli.ls import ls
+from ctta.cli.run import run
 from ctta.errors import CttaError
 from ctta.version import __version__
 
@@ -36,6 +38,8 @@ app = typer.Typer(
 )
 app.command("demo")(demo)
 app.command("ls")(ls)
+app.command("run")(run)
+app.command("compare")(compare)
 app.command("doctor")(doctor)
 app.command("corrupt")(corrupt)
 app.command("fetch")(fetch)

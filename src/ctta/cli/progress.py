@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -69,3 +69,33 @@ class _Bar:
         )
         if self.owner.whole is not None:
             bars.advance(self.owner.whole, self.cost)
+
+
+class Follower:
+    """Progress of runs: a bar for each run of this process, a line for each that ends elsewhere."""
+
+    def __init__(self, runs: int, *, one_by_one: bool) -> None:
+        self.runs, self.one_by_one, self.ended = runs, one_by_one, 0
+        self.bars: Bars | None = None
+
+    def listener(self) -> Callable[[Adapter, int], _Bar] | None:
+        """The listener for the next run."""
+        return self._start if self.one_by_one else None
+
+    def done(self, record: dict[str, Any]) -> None:
+        """Close the bar of a run, or say that it has ended."""
+        self.ended += 1
+        if self.bars is not None:
+            self.bars.__exit__()
+            self.bars = None
+        elif not self.one_by_one:
+            spec = record["spec"]
+            Console(stderr=True).print(
+                f"{self.ended}/{self.runs} {spec['method']} seed {spec['seed']}: {record['mean']:.2f} %",
+                highlight=False,
+            )
+
+    def _start(self, adapter: Adapter, steps: int) -> _Bar:
+        self.bars = Bars([adapter], steps, quiet=False)
+        self.bars.__enter__()
+        return self.bars.follow(adapter)

@@ -1,0 +1,144 @@
+"""From what a user asks for to runs: jobs are plain values, so that any process can take one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ctta import nets
+from ctta.adapter import Adapter
+from ctta.bench.run import Listen, run
+from ctta.bench.sources import open_domains, read_images, severities_of
+from ctta.bench.spec import RunSpec
+from ctta.classifier import Classifier
+from ctta.digests import sha256_of
+from ctta.errors import ParameterError
+from ctta.methods.eata import fisher_from_source
+from ctta.prototypes import prototypes_from_source
+from ctta.registry import method
+from ctta.streams.arrays import Images
+from ctta.streams.corruptions import CORRUPTIONS
+from ctta.streams.protocols import clean, continual, correlated, gradual, mixed, random_orders, recurring
+from ctta.streams.stream import Stream
+
+PROTOCOLS = ("continual", "gradual", "mixed", "correlated", "recurring", "random-order", "clean")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run as asked for: names and paths."""
+
+    method: str
+    stream: str
+    model: str
+    weights: Path | None = None
+    data: Path | None = None
+    source_data: Path | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    protocol: str = "continual"
+    times: int = 1
+    corruptions: tuple[str, ...] = CORRUPTIONS
+    severity: int = 5
+    images: int | None = None
+    batch_size: int = 200
+    seed: int = 0
+    learn: bool = True
+    command: str = ""
+
+    def with_seed(self, seed: int) -> Job:
+        """The same job with another seed."""
+        return replace(self, seed=seed)
+
+
+def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | None = None) -> dict[str, Any]:
+    """Run a job, or find its record; ``progress`` gives the listener for an adapter and a number of steps."""
+    model = nets.classifier(job.model, job.weights)
+    stream, data = open_stream(job)
+    cls, arguments = method(job.method), _arguments(job)
+    given, source_data = _given(job, cls, model)
+
+    def build() -> Adapter:
+        return cls(model, **arguments, **given)
+
+    table = nets.MODELS[job.model]
+    spec = RunSpec(
+        method=cls.__name__.lower(),
+        settings={name: value for name, value in arguments.items() if name != "seed"},
+        model={"name": job.model, "digest": model.digest(), "mean": table.mean, "std": table.std},
+        data=data,
+        protocol={"name": job.protocol, "times": job.times},
+        corruptions=tuple(stream.domains),
+        severity=job.severity,
+        images=job.images,
+        batch_size=job.batch_size,
+        seed=job.seed,
+        learn=job.learn,
+        source_data=source_data,
+        precision=str(arguments.get("precision", "fp32")),
+    )
+    return run(spec, build, model, stream, folder, command=job.command, save_every=save_every, progress=progress)
+
+
+def open_stream(job: Job) -> tuple[Stream, dict[str, Any]]:
+    """The stream of a job and the facts of its data."""
+    if job.protocol not in PROTOCOLS:
+        raise ParameterError(f"The protocol must be one of {PROTOCOLS}. Got {job.protocol!r} instead.")
+    severities = severities_of(job.protocol, job.severity)
+    domains, facts = open_domains(
+        job.stream, job.data, corruptions=job.corruptions, severities=severities, seed=job.seed
+    )
+    how: dict[str, Any] = {"batch_size": job.batch_size, "seed": job.seed, "images": job.images}
+    if job.protocol == "recurring":
+        return recurring(continual(domains, **how), job.times), facts
+    if job.protocol == "random-order":
+        return random_orders(domains, 1, **how)[0], facts
+    if job.protocol == "clean":
+        images = getattr(domains[0].images, "images", None)
+        if not isinstance(images, Images):
+            raise ParameterError("The clean protocol needs clean images: give --data an npz with x and y.")
+        return clean(images, batch_size=job.batch_size, seed=job.seed, most=job.images), facts
+    protocols: dict[str, Callable[..., Stream]] = {
+        "continual": continual,
+        "gradual": gradual,
+        "mixed": mixed,
+        "correlated": correlated,
+    }
+    return protocols[job.protocol](domains, **how), facts
+
+
+def _arguments(job: Job) -> dict[str, Any]:
+    """The recipe for the stream, what the user set, and the seed where the method draws random numbers."""
+    cls = method(job.method)
+    recipe = dict(cls.recipes.get("cifar10-c" if job.stream == "digits" else job.stream, {}))
+    unknown = set(job.settings) - set(cls.arguments())
+    if unknown:
+        raise ParameterError(
+            f"{cls.__name__} has no parameter {sorted(unknown)[0]!r}. It has: {', '.join(sorted(cls.arguments()))}."
+        )
+    arguments = recipe | job.settings
+    return arguments | ({"seed": job.seed} if "seed" in cls.arguments() else {})
+
+
+def _given(job: Job, cls: type[Adapter], model: Classifier) -> tuple[dict[str, Any], str | None]:
+    """What the method takes from source data, and the digest of those data."""
+    if job.source_data is None:
+        return {}, None
+    images, digest = read_images(job.source_data, model.num_classes), sha256_of(job.source_data)
+    if "prototypes" in cls.arguments():
+        return {"prototypes": prototypes_from_source(model, _batches(images, job))}, digest
+    if "fisher" in cls.arguments():
+        return {"fisher": fisher_from_source(model, _batches(images, job))}, digest
+    raise ParameterError(f"{cls.__name__} takes no source data. Leave out --source-data.")
+
+
+def _batches(images: Images, job: Job) -> Iterator[tuple[Tensor, Tensor]]:
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(job.seed))
+    for part in order.split(job.batch_size):  # type: ignore[no-untyped-call]
+        if len(part) > 1:
+            taken = images.take(part)
+            yield taken.floats(), taken.y

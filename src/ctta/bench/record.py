@@ -1,0 +1,99 @@
+"""The run record: plain JSON that holds every fact behind a number. ``SCHEMA`` documents each key."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from ctta.errors import BadData
+from ctta.files import write_atomically
+from ctta.version import __version__
+
+SCHEMA = {
+    "format": "version of this schema",
+    "address": "digest of `spec`, and the name of the run's folder",
+    "spec": "method, settings, model and data with digests, protocol, corruptions, severity, images, batch size, seed",
+    "settings": "every constructor argument of the method, defaults included",
+    "source_free": "whether the method was given no source data",
+    "metric": "what `errors` and `mean` are",
+    "direction": "whether lower or higher is better",
+    "normalisation": "where images are normalised, with which mean and std",
+    "order": "how the images of a domain are ordered",
+    "scored": "which answer counts",
+    "passes": "forward passes of a step, and how many of them are differentiated",
+    "errors": "percent wrong in each domain, in order of first appearance",
+    "mean": "unweighted mean of `errors`",
+    "counts": "images and wrong answers in each domain",
+    "images": "images answered",
+    "images_per_second": "images by the seconds spent inside the method",
+    "seconds": "seconds spent inside the method",
+    "peak_memory": "largest resident size of the process in bytes, everything included",
+    "skipped": "steps whose loss was not finite",
+    "environment": "versions, threads, device, processor",
+    "steps": "file beside this one with one JSON line per step",
+    "command": "the command line that made the run",
+    "complete": "true once the stream has ended",
+}
+FORMAT = 1
+NAME = "record.json"
+
+
+def environment(device: str) -> dict[str, Any]:
+    """Versions, threads, device and processor."""
+    import numpy  # noqa: PLC0415
+    import torch  # noqa: PLC0415
+
+    return {
+        "ctta": __version__,
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "threads": torch.get_num_threads(),
+        "device": device,
+        "cores": os.cpu_count(),
+    }
+
+
+def peak_memory() -> int | None:
+    """The largest resident size of this process so far, in bytes; None where the platform does not tell."""
+    try:
+        import resource  # noqa: PLC0415, not on every platform
+    except ModuleNotFoundError:
+        return None
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return size if platform.system() == "Darwin" else 1024 * size
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Write a record into its folder, atomically; its keys must be those of the schema."""
+    unknown = set(record) ^ set(SCHEMA)
+    if unknown:
+        raise ValueError(f"a record has the keys of SCHEMA; these are missing or unknown: {sorted(unknown)}")
+    write_atomically(folder / NAME, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record from its file or folder."""
+    file = path / NAME if path.is_dir() else path
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadData(f"{file} is not a run record: {error}.") from error
+    if not isinstance(record, dict) or record.get("format") != FORMAT or set(record) != set(SCHEMA):
+        raise BadData(f"{file} is not a run record of format {FORMAT}.")
+    return record
+
+
+def read_records(folder: Path) -> list[dict[str, Any]]:
+    """Every complete record below a folder, ordered by method, then by address."""
+    if not folder.exists():
+        raise BadData(f"There is no folder {folder.absolute()}.")
+    files = [folder] if folder.is_file() else sorted(folder.rglob(NAME))
+    records = [record for file in files if (record := read_record(file))["complete"]]
+    if not records:
+        raise BadData(f"There is no complete run record below {folder.absolute()}.")
+    return sorted(records, key=lambda r: (r["spec"]["method"], r["spec"]["seed"], r["address"]))

@@ -1,0 +1,97 @@
+"""Data by the names people use: the domains behind "cifar10-c", and the facts a record keeps of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ctta.digests import sha256_of
+from ctta.errors import MissingData, ParameterError, UnknownStream
+from ctta.streams.arrays import Images
+from ctta.streams.corruptions import CORRUPTIONS, frost_source
+from ctta.streams.corruptions.constants import Scale
+from ctta.streams.datasets import cifar10_c, cifar100_c, domainnet126, image_folder, imagenet_c
+from ctta.streams.datasets.checks import images_of, labels_of
+from ctta.streams.datasets.files import read_npz
+from ctta.streams.digits import digits
+from ctta.streams.domain import Domain
+from ctta.streams.generated import corrupted
+
+PUBLISHED: dict[str, Callable[..., list[Domain]]] = {
+    "cifar10-c": cifar10_c,
+    "cifar100-c": cifar100_c,
+    "imagenet-c": imagenet_c,
+}
+CLASSES = {"cifar10-c": 10, "cifar100-c": 100, "imagenet-c": 1000}
+STREAMS = ("digits", *PUBLISHED, "domainnet-126", "folder")
+
+
+def open_domains(
+    name: str,
+    data: Path | None,
+    *,
+    corruptions: Sequence[str] = CORRUPTIONS,
+    severities: Sequence[int] = (5,),
+    seed: int = 0,
+    keep: bool = False,
+) -> tuple[list[Domain], dict[str, Any]]:
+    """The domains of a stream by name, and what tells its data from others: origin and digest.
+
+    ``data`` is the folder of the published files, or an npz with clean images ``x`` and classes ``y``, which are
+    corrupted on the way. "digits" needs none.
+    """
+    if name not in STREAMS:
+        raise UnknownStream(name, STREAMS)
+    if name == "digits":
+        clean = digits().stream
+        return _generated(name, clean, _digest_of(clean), corruptions, severities, seed, "imagenet", keep)
+    if data is None:
+        raise MissingData(f"{name} needs --data: its folder, or an npz with clean images x and classes y.")
+    if name in PUBLISHED and data.is_file():
+        clean = read_images(data, CLASSES[name])
+        return _generated(name, clean, sha256_of(data), corruptions, severities, seed, None, keep)
+    if name in PUBLISHED:
+        found = PUBLISHED[name](data, corruptions, severities)
+    else:
+        found = domainnet126(data) if name == "domainnet-126" else image_folder(data)
+    return found, {"name": name, "origin": found[0].origin, "digest": _digest_of_listing(data)}
+
+
+def read_images(path: Path, classes: int | None = None) -> Images:
+    """Labelled images of an npz."""
+    x, y = read_npz(path, hint="Save your images with np.savez(path, x=images, y=labels).")
+    return Images(images_of(x, path), labels_of(y, path, count=len(x), classes=classes))
+
+
+def severities_of(protocol: str, severity: int) -> tuple[int, ...]:
+    """The severities a protocol shows."""
+    if not 1 <= severity <= 5:
+        raise ParameterError(f"The severity must be in 1..5. Got {severity} instead.")
+    return (1, 2, 3, 4, 5) if protocol == "gradual" else (severity,)
+
+
+def _generated(
+    name: str,
+    clean: Images,
+    digest: str,
+    corruptions: Sequence[str],
+    severities: Sequence[int],
+    seed: int,
+    scale: Scale | None,
+    keep: bool,
+) -> tuple[list[Domain], dict[str, Any]]:
+    domains = corrupted(clean, corruptions, severities, seed=seed, scale=scale, keep=keep)
+    facts = {"name": name, "origin": "generated", "digest": digest, "constants": scale or "by image size"}
+    return domains, facts | {"frost": frost_source(), "corruption_seed": seed}
+
+
+def _digest_of(images: Images) -> str:
+    return hashlib.sha256(images.x.contiguous().numpy().tobytes() + images.y.numpy().tobytes()).hexdigest()
+
+
+def _digest_of_listing(folder: Path) -> str:
+    """Names and sizes of all files: reading hundreds of gigabytes for a digest would cost more than the run."""
+    listing = sorted(f"{p.relative_to(folder)} {p.stat().st_size}" for p in folder.rglob("*") if p.is_file())
+    return hashlib.sha256("\n".join(listing).encode()).hexdigest()

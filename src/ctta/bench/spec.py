@@ -1,0 +1,55 @@
+"""What a run is: a method, a model, data and a protocol, as one value with an address."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+#: Facts that make two runs' numbers incomparable when they differ; settings and method are what is compared.
+COMPARABLE = (
+    "data",
+    "model",
+    "protocol",
+    "corruptions",
+    "severity",
+    "images",
+    "batch_size",
+    "learn",
+)
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """A run by its content: two specifications with the same address give the same numbers.
+
+    ``data`` and ``model`` are described by name and digest, never by path; ``settings`` are the method's constructor
+    arguments that differ from its defaults; ``source_data`` is the digest of labelled source images, where the method
+    was given their class means as prototypes.
+    """
+
+    method: str
+    settings: dict[str, Any]
+    model: dict[str, Any]
+    data: dict[str, Any]
+    protocol: dict[str, Any]
+    corruptions: tuple[str, ...]
+    severity: int
+    images: int | None
+    batch_size: int
+    seed: int
+    learn: bool = True
+    source_data: str | None = None
+    precision: str = "fp32"
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The specification as plain JSON values."""
+        return dict(json.loads(json.dumps(asdict(self), sort_keys=True)))
+
+    @property
+    def address(self) -> str:
+        """Twenty hexadecimal digits that stand for the content."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:20]

@@ -1,0 +1,49 @@
+"""ctta compare: run records in one table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+class Form(str, Enum):
+    """How the table is written."""
+
+    text = "text"
+    markdown = "markdown"
+    latex = "latex"
+    csv = "csv"
+
+
+def compare(
+    folder: Annotated[Path, typer.Argument(help="A folder of run records, or one record.")],
+    form: Annotated[Form, typer.Option("--format", help="Of the table.")] = Form.text,
+    force: Annotated[bool, typer.Option("--force", help="Compare unlike runs, and mark the table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+) -> None:
+    """Put run records in one table; unlike runs are refused with the fact that differs."""
+    from ctta.bench.record import read_records  # noqa: PLC0415 - ctta --help takes no torch
+
+    echo_comparison(read_records(folder), form=form.value, force=force, as_json=as_json)
+
+
+def echo_comparison(
+    records: Sequence[dict[str, Any]], *, form: str = "text", force: bool = False, as_json: bool = False
+) -> None:
+    """Print records as one table."""
+    from ctta.bench.compare import differences, rows, text_table  # noqa: PLC0415
+
+    found = rows(records, force=force)
+    unlike = differences(records)
+    if as_json:
+        typer.echo(json.dumps({"rows": [asdict(row) for row in found], "unlike": unlike}, indent=1))
+        return
+    for fact, values in unlike.items():
+        typer.echo(f"NOT COMPARABLE: {fact} differs: {'; '.join(values)}")
+    typer.echo(text_table(found, form), nl=False)

@@ -1,0 +1,114 @@
+"""ctta run: one method on one stream, for one seed or several."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ctta.errors import ParameterError
+
+if TYPE_CHECKING:
+    from ctta.bench.jobs import Job
+
+
+def run(
+    method: Annotated[str, typer.Argument(help="A method: ctta ls methods.")],
+    stream: Annotated[str, typer.Argument(help="digits, cifar10-c, cifar100-c, imagenet-c, domainnet-126 or folder.")],
+    model: Annotated[str, typer.Option(help="The source model: ctta ls models.")] = "digits_resnet8",
+    weights: Annotated[Path | None, typer.Option(help="Its file, where it does not come with ctta.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the published files, or an npz of clean images.")] = None,
+    source_data: Annotated[
+        Path | None,
+        typer.Option(help="An npz of labelled source images: prototypes for rmt, santa, dmse; Fisher for eata."),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="An argument of the method; may be repeated."),
+    ] = None,
+    protocol: Annotated[
+        str, typer.Option(help="continual, gradual, mixed, correlated, recurring, random-order or clean.")
+    ] = "continual",
+    times: Annotated[int, typer.Option(min=1, help="Rounds of a recurring stream.")] = 1,
+    severity: Annotated[int, typer.Option(min=1, max=5)] = 5,
+    images: Annotated[int | None, typer.Option(min=1, help="Images per domain. Default: all.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1)] = 200,
+    seed: Annotated[str, typer.Option(help="A seed, several with commas, or a range such as 0..4.")] = "0",
+    learn: Annotated[bool, typer.Option(help="Learn from the stream, or only answer.")] = True,
+    workers: Annotated[int, typer.Option(min=1, help="Runs at once, on one torch thread each when above 1.")] = 1,
+    out: Annotated[Path, typer.Option(help="Folder of run records.")] = Path("runs"),
+    save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 30.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+) -> None:
+    """Run a method through a stream; a run that was interrupted goes on, and one that is done costs nothing."""
+    from ctta.bench.jobs import Job  # noqa: PLC0415 - ctta --help takes no torch
+    from ctta.bench.pool import do_all  # noqa: PLC0415
+    from ctta.cli.compare import echo_comparison  # noqa: PLC0415
+
+    job = Job(
+        method=method,
+        stream=stream,
+        model=model,
+        weights=weights,
+        data=data,
+        source_data=source_data,
+        settings=parse_settings(setting or []),
+        protocol=protocol,
+        times=times,
+        severity=severity,
+        images=images,
+        batch_size=batch_size,
+        learn=learn,
+        command=shlex.join(["ctta", *sys.argv[1:]]),
+    )
+    jobs = [job.with_seed(number) for number in parse_seeds(seed)]
+    records = do_all(
+        jobs, out, workers=workers, save_every=save_every, follow=None if quiet else _follow(jobs, workers)
+    )
+    if as_json:
+        typer.echo(json.dumps(records, indent=1))
+        return
+    echo_comparison(records)
+    for record in records:
+        typer.echo(f"record {out / record['address'] / 'record.json'}")
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Seeds of "3", "1,2,5" or "0..4"."""
+    try:
+        if ".." in text:
+            first, last = (int(part) for part in text.split(".."))
+            seeds = list(range(first, last + 1))
+        else:
+            seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        seeds = []
+    if not seeds:
+        raise ParameterError(f"Seeds are a number, numbers with commas between, or a range 0..4. Got {text!r} instead.")
+    return seeds
+
+
+def parse_settings(pairs: list[str]) -> dict[str, Any]:
+    """Arguments of "name=value" texts; a value is a Python literal or a plain word."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise ParameterError(f"--set takes name=value. Got {pair!r} instead.")
+        try:
+            settings[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            settings[name] = value
+    return settings
+
+
+def _follow(jobs: list[Job], workers: int) -> Any:
+    from ctta.cli.progress import Follower  # noqa: PLC0415
+
+    return Follower(len(jobs), one_by_one=workers == 1)

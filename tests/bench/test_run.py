@@ -1,0 +1,184 @@
+"""Runs: addressed by content, resumed bit for bit, recorded in full."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctta.bench.jobs import Job, do
+from ctta.bench.pool import do_all
+from ctta.bench.record import SCHEMA, read_record, read_records
+from ctta.errors import BadData, MissingData, ParameterError, UnknownMethod, UnknownStream
+
+JOB = Job(
+    "dmse", "digits", "digits_resnet8", corruptions=("gaussian_noise", "fog", "contrast"), images=40, batch_size=10
+)
+
+
+def numbers(record: dict[str, Any], folder: Path) -> Any:
+    """All that must be equal between two runs: errors, and every step but its duration."""
+    lines = (folder / record["address"] / "steps.jsonl").read_text().splitlines()
+    steps = [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+    return record["errors"], record["mean"], record["counts"], steps
+
+
+class Interrupted(Exception):
+    """Stands for Ctrl-C."""
+
+
+def interrupt_after(count: int) -> Any:
+    def listen(adapter: object, steps: int) -> Any:
+        seen = []
+
+        def progress(batch: object, log: object) -> None:
+            seen.append(batch)
+            if len(seen) == count:
+                raise Interrupted
+
+        return progress
+
+    return listen
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    folder = tmp_path_factory.mktemp("whole")
+    return do(JOB, folder), folder
+
+
+def test_a_record_has_every_key_of_the_schema_and_its_numbers_add_up(whole: tuple[dict[str, Any], Path]) -> None:
+    record, folder = whole
+    assert set(record) == set(SCHEMA) and record == read_record(folder / record["address"])
+    steps = [json.loads(line) for line in (folder / record["address"] / record["steps"]).read_text().splitlines()]
+    assert [step["index"] for step in steps] == list(range(12))
+    for domain, error in record["errors"].items():
+        mine = [step for step in steps if step["domain"] == domain]
+        assert error == pytest.approx(100 * sum(s["wrong"] for s in mine) / sum(s["images"] for s in mine))
+    assert record["mean"] == pytest.approx(sum(record["errors"].values()) / 3)
+    assert record["images"] == 120 and record["source_free"] and record["passes"] == [3, 2]
+    assert record["settings"]["alpha_min"] == 0.99 and record["spec"]["data"]["origin"] == "generated"
+
+
+@pytest.mark.parametrize("moment", [1, 5, 11])
+def test_an_interrupted_run_ends_with_the_same_numbers(
+    tmp_path: Path, whole: tuple[dict[str, Any], Path], moment: int
+) -> None:
+    with pytest.raises(Interrupted):
+        do(JOB, tmp_path, save_every=0.0, progress=interrupt_after(moment))
+    assert numbers(do(JOB, tmp_path), tmp_path) == numbers(*whole)
+
+
+def test_a_run_interrupted_again_and_again_ends_with_the_same_numbers(
+    tmp_path: Path, whole: tuple[dict[str, Any], Path]
+) -> None:
+    for _ in range(4):
+        with pytest.raises(Interrupted):
+            do(JOB, tmp_path, save_every=0.0, progress=interrupt_after(2))
+    assert numbers(do(JOB, tmp_path), tmp_path) == numbers(*whole)
+
+
+def test_steps_written_after_the_last_checkpoint_are_made_again(
+    tmp_path: Path, whole: tuple[dict[str, Any], Path]
+) -> None:
+    with pytest.raises(Interrupted):
+        do(JOB, tmp_path, save_every=0.0, progress=interrupt_after(4))
+    log = next(tmp_path.rglob("steps.jsonl"))
+    log.write_bytes(log.read_bytes() + b'{"index": 4, "half a li')
+    assert numbers(do(JOB, tmp_path), tmp_path) == numbers(*whole)
+
+
+def test_a_log_shorter_than_its_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        do(JOB, tmp_path, save_every=0.0, progress=interrupt_after(4))
+    next(tmp_path.rglob("steps.jsonl")).write_bytes(b"")
+    with pytest.raises(BadData, match="fewer than the"):
+        do(JOB, tmp_path)
+
+
+def run_and_save(folder: str) -> None:
+    do(JOB, Path(folder), save_every=0.0)
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_with_the_same_numbers(tmp_path: Path, whole: tuple[dict[str, Any], Path]) -> None:
+    context = multiprocessing.get_context("spawn")
+    killed = 0
+    for wait in (0.2, 0.6, 1.0):
+        process = context.Process(target=run_and_save, args=(str(tmp_path),))
+        process.start()
+        limit = time.monotonic() + 60
+        while not list(tmp_path.rglob("step-*.ctta")) and process.is_alive() and time.monotonic() < limit:
+            time.sleep(0.02)
+        time.sleep(wait)
+        killed += process.is_alive()
+        process.kill()
+        process.join()
+    assert killed > 0
+    assert numbers(do(JOB, tmp_path), tmp_path) == numbers(*whole)
+
+
+def test_what_is_done_costs_nothing(whole: tuple[dict[str, Any], Path]) -> None:
+    record, folder = whole
+    begin = time.perf_counter()
+    again = do(JOB, folder, progress=interrupt_after(1))
+    assert again == record and time.perf_counter() - begin < 2
+
+
+def test_another_setting_seed_or_size_is_another_run(whole: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
+    addresses = {whole[0]["address"]}
+    small = replace(JOB, method="bn")
+    for job in (small, small.with_seed(1), replace(small, images=30), replace(small, settings={"alpha": 0.5})):
+        addresses.add(do(job, tmp_path)["address"])
+    assert len(addresses) == 5
+
+
+def test_several_at_once_give_the_records_of_one_by_one(tmp_path: Path) -> None:
+    jobs = [replace(JOB, method="tent", corruptions=("fog",)).with_seed(seed) for seed in (0, 1)]
+    alone = do_all(jobs, tmp_path / "a")
+    together = do_all(jobs, tmp_path / "b", workers=2)
+    for one, two in zip(alone, together, strict=True):
+        assert numbers(one, tmp_path / "a") == numbers(two, tmp_path / "b")
+
+
+def test_without_learning_a_run_answers_only(tmp_path: Path) -> None:
+    learning = do(replace(JOB, method="bn"), tmp_path)
+    asking = do(replace(JOB, method="tent", learn=False), tmp_path)
+    assert asking["errors"] == learning["errors"] and asking["scored"] == "answers without learning"
+
+
+@pytest.mark.parametrize("protocol", ["gradual", "mixed", "correlated", "recurring", "random-order", "clean"])
+def test_every_protocol_runs(tmp_path: Path, protocol: str) -> None:
+    job = replace(JOB, method="source", protocol=protocol, times=2, corruptions=("fog", "contrast"), images=20)
+    record = do(job, tmp_path)
+    images = {"gradual": 2 * 9 * 20, "recurring": 2 * 2 * 20, "clean": 20}.get(protocol, 2 * 20)
+    assert record["images"] == images and record["spec"]["protocol"]["name"] == protocol
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"method": "dsme"}, UnknownMethod, "dmse"),
+        ({"stream": "cifar10c"}, UnknownStream, "cifar10-c"),
+        ({"stream": "cifar10-c"}, MissingData, "--data"),
+        ({"settings": {"alpa": 1}}, ParameterError, "has no parameter 'alpa'"),
+        ({"protocol": "sudden"}, ParameterError, "must be one of"),
+        ({"method": "tent", "source_data": Path("x.npz")}, MissingData, "x.npz"),
+    ],
+)
+def test_a_wrong_wish_is_named(tmp_path: Path, change: dict[str, Any], error: type, words: str) -> None:
+    with pytest.raises(error, match=words):
+        do(replace(JOB, **change), tmp_path)
+
+
+def test_foreign_records_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match="no complete run record"):
+        read_records(tmp_path)
+    (tmp_path / "record.json").write_text("{}")
+    with pytest.raises(BadData, match="not a run record"):
+        read_records(tmp_path)
