@@ -265,3 +265,123 @@ def test_a_recipe_builds_the_method_and_an_unknown_benchmark_is_named() -> None:
         ctta.DMSE(net(), **ctta.DMSE.recipe(benchmark))
     with pytest.raises(errors.UnknownStream, match="cifar10-c"):
         ctta.DMSE.recipe("cifar10c")
+
+
+def test_half_precision_weights_are_refused_by_name() -> None:
+    with pytest.raises(errors.ModelError, match="float16 weights"):
+        ctta.Tent(net().half())
+
+
+def test_a_failed_backward_leaves_no_gradient_for_the_next_step() -> None:
+    class Failing(ctta.Tent):
+        def apply_gradients(self) -> None:
+            if self.steps == 0 and not failed:
+                failed.append(1)
+                raise MemoryError
+            super().apply_gradients()
+
+    failed: list[int] = []
+    adapter, twin = Failing(net(), lr=0.1), ctta.Tent(net(), lr=0.1)
+    with pytest.raises(MemoryError):
+        adapter(x(0))
+    assert torch.equal(adapter(x(1)), twin(x(1))) and torch.equal(adapter(x(2)), twin(x(2)))
+
+
+@pytest.mark.parametrize("name", ["Tent", "DMSE", "SAR", "ROID", "CoTTA", "RMT", "SANTA", "EATA"])
+def test_a_model_without_gradients_is_refused_by_name(name: str) -> None:
+    class Frozen(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = net()
+
+        @torch.no_grad()
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x)
+
+    options = {"CoTTA": {"views": 2}, "EATA": {"e_margin": 1.0}}.get(name, {})
+    with pytest.raises(errors.ModelError, match="learns by gradients; none reaches"):
+        getattr(ctta, name)(Frozen(), **options)(x())
+
+
+class WithUnusedNorm(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.auxiliary = net(), nn.BatchNorm2d(8).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("name", sorted(ctta.registry.methods()))
+def test_a_norm_layer_that_is_not_used_does_no_harm(name: str) -> None:
+    adapter = ctta.method(name)(WithUnusedNorm(), **({"views": 2} if name == "cotta" else {}))
+    assert torch.isfinite(adapter(x())).all()
+
+
+def test_fisher_weights_come_from_images_alone_even_inside_no_grad() -> None:
+    batches = list(stream()[:2])
+    with torch.no_grad():
+        inside = ctta.fisher_from_source(WithUnusedNorm(), batches)
+    assert torch.equal(inside, ctta.fisher_from_source(WithUnusedNorm(), batches)) and inside.max() > 0
+
+
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        ((torch.zeros(4, 3, 16, 16, dtype=torch.uint8), torch.arange(4)), "Divide uint8"),
+        ((torch.full((4, 3, 16, 16), float("nan")), torch.arange(4)), "must be finite"),
+        ((torch.zeros(4, 3, 16, 16), torch.tensor([0, 1, 2, 10])), r"in 0\.\.9; got 0\.\.10"),
+        ((torch.zeros(4, 3, 16, 16), torch.arange(3)), "need 4 integer labels"),
+    ],
+)
+def test_bad_source_data_are_named(batch: tuple[Tensor, Tensor], words: str) -> None:
+    with pytest.raises(errors.CttaError, match=words):
+        ctta.prototypes_from_source(net(), [batch])
+
+
+def test_batch_norms_without_statistics_and_bf16_go_with_a_source_prior() -> None:
+    model = net().float()
+    model.bn1 = nn.BatchNorm2d(8, track_running_stats=False)
+    assert ctta.BN(model, alpha=0.5)(x().float()).isfinite().all()
+    assert ctta.BN(net().float(), alpha=0.5, precision="bf16")(x().float()).isfinite().all()
+
+
+def test_an_autocast_around_the_adapter_changes_nothing() -> None:
+    model = net().float()
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = ctta.Tent(model)(x().float())
+    assert torch.equal(logits, ctta.Tent(model)(x().float()))
+
+
+def test_a_window_refuses_images_of_another_size() -> None:
+    adapter = ctta.Tent(net(), window=4)
+    adapter(x()[:1])
+    with pytest.raises(errors.ImageShape, match="one size"):
+        adapter(torch.rand(1, 3, 20, 20))
+
+
+@pytest.mark.parametrize(("cls", "options"), [(ctta.CoTTA, {"views": 2.5}), (ctta.RoTTA, {"memory_size": 2.5})])
+def test_a_count_that_is_not_whole_is_refused(cls: type, options: dict[str, float]) -> None:
+    with pytest.raises(errors.ParameterError, match="whole number"):
+        cls(net(), **options)
+
+
+def test_building_an_adapter_leaves_every_global_generator_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(seed: int) -> None:
+        raise AssertionError("the global generator was seeded")
+
+    model = net()
+    monkeypatch.setattr(torch, "manual_seed", refuse)
+    state = torch.get_rng_state()
+    ctta.DMSE(model)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_warm_up_on_a_broken_batch_is_counted_and_ends_at_the_full_learning_rate() -> None:
+    bad = (torch.full((4, 3, 16, 16), 0.5), torch.arange(4))
+    adapter = ctta.RMT(Fragile(), source=[bad])
+    for part in (m for m in adapter.modules() if isinstance(m, Fragile)):
+        part.broken = True
+    adapter.warm_up(2)
+    assert adapter.skipped == 2 and adapter._optimizer is not None
+    assert adapter._optimizer.param_groups[0]["lr"] == 1e-3

@@ -124,6 +124,74 @@ def test_saving_does_not_disturb_the_stream(tmp_path: Path) -> None:
         assert torch.equal(one(batch), two(batch))
 
 
+def test_an_overridden_learning_rate_is_used_and_another_optimizer_refused(tmp_path: Path) -> None:
+    adapter = ctta.Tent(net(), lr=1e-3)
+    adapter(stream()[0])
+    adapter.save(tmp_path / "a.ctta")
+    faster = ctta.Tent.load(tmp_path / "a.ctta", net(), lr=0.1)
+    assert faster._optimizer is not None and faster._optimizer.param_groups[0]["lr"] == 0.1
+    adapter(stream()[1]), faster(stream()[1])
+    assert not torch.equal(adapter(stream()[2]), faster(stream()[2]))
+    with pytest.raises(errors.CheckpointError, match="another optimizer: Adam, not SGD"):
+        ctta.Tent.load(tmp_path / "a.ctta", net(), optimizer="sgd")
+
+
+def test_prototypes_cannot_be_replaced_on_load(tmp_path: Path) -> None:
+    ctta.DMSE(net()).save(tmp_path / "a.ctta")
+    with pytest.raises(errors.CheckpointError, match="prototypes is part of the saved state"):
+        ctta.DMSE.load(tmp_path / "a.ctta", net(), prototypes=vector("prototypes_src"))
+
+
+@pytest.mark.parametrize(
+    ("saved", "into"),
+    [("Tent", "EATA"), ("Tent", "BN"), ("Tent", "SAR"), ("Tent", "DMSE"), ("DMSE", "RMT"), ("SANTA", "RMT")],
+)
+def test_a_state_of_another_method_changes_nothing(saved: str, into: str) -> None:
+    donor, adapter = getattr(ctta, saved)(net()), getattr(ctta, into)(net())
+    donor(stream()[0]), adapter(stream()[1])
+    before = adapter.state_dict()
+    with pytest.raises(errors.CheckpointError, match=f"another method: {saved}, not {into}"):
+        adapter.load_state_dict(donor.state_dict())
+    after = adapter.state_dict()
+    assert all(torch.equal(v, after[k]) for k, v in before.items() if isinstance(v, torch.Tensor))
+    assert adapter.steps == 1
+
+
+def test_a_state_of_other_source_weights_or_with_a_missing_entry_is_refused() -> None:
+    other = net()
+    with torch.no_grad():
+        other.conv1.weight[0] += 1
+    with pytest.raises(errors.CheckpointError, match="another source weights"):
+        ctta.Tent(net()).load_state_dict(ctta.Tent(other).state_dict())
+    state = ctta.DMSE(net()).state_dict()
+    del state["p_0"]
+    with pytest.raises(errors.CheckpointError, match=r"Missing: \['p_0'\]"):
+        ctta.DMSE(net()).load_state_dict(state)
+
+
+def test_a_state_in_single_precision_fits_an_adapter_in_double() -> None:
+    single = ctta.RoTTA(net().float(), memory_size=16, update_every=16)
+    single(stream()[0].float())
+    double = ctta.RoTTA(net().float(), memory_size=16, update_every=16).double()
+    double.load_state_dict(single.state_dict())
+    torch.testing.assert_close(double(stream()[1]).float(), single(stream()[1].float()), rtol=0, atol=1e-3)
+
+
+def test_a_method_that_is_not_registered_loads_itself(tmp_path: Path) -> None:
+    class Mine(ctta.Tent):
+        pass
+
+    Mine(net()).save(tmp_path / "a.ctta")
+    assert isinstance(Mine.load(tmp_path / "a.ctta", net()), Mine)
+
+
+@pytest.mark.parametrize("header", ["[1]", '{"format": 1}', '{"format": 99}', "nonsense"])
+def test_a_header_that_is_not_ours_is_named(tmp_path: Path, header: str) -> None:
+    save_file({"weight": torch.zeros(2)}, tmp_path / "w.safetensors", metadata={"ctta": header})
+    with pytest.raises(errors.NotACheckpoint, match=r"w\.safetensors"):
+        ctta.Adapter.load(tmp_path / "w.safetensors", net())
+
+
 @pytest.mark.slow
 def test_a_process_killed_while_saving_leaves_a_complete_state(tmp_path: Path) -> None:
     """Thirty SIGKILLs at random moments: every load succeeds and continues as an uninterrupted stream would."""

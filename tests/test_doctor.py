@@ -23,6 +23,10 @@ from torch import nn
 def build():
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 7))
 number = 3
+class Later:
+    def __call__(self):
+        return 1 / 0
+fails = Later()
 """
 
 
@@ -78,7 +82,8 @@ def test_the_command_prints_a_table_and_the_refusals(model_file: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("{file}", "package.module:name"),
+        ("json", "Which model of json"),
+        ("{file}:fails", "raised ZeroDivisionError"),
         ("{file}:nothing", "has no 'nothing'"),
         ("{file}:number", "got int"),
         ("absent.py:build", "no Python file"),
@@ -88,6 +93,24 @@ def test_the_command_prints_a_table_and_the_refusals(model_file: Path) -> None:
 def test_a_wrong_target_is_named(model_file: Path, target: str, words: str) -> None:
     with pytest.raises(ctta.CttaError, match=words):
         load_model(target.format(file=model_file))
+
+
+def test_a_file_with_one_function_needs_no_name(model_file: Path) -> None:
+    assert isinstance(load_model(str(model_file)), nn.Sequential)
+
+
+def test_a_models_own_complaint_is_told_method_by_method() -> None:
+    class Picky(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = net()
+
+        def forward(self, x: Tensor) -> Tensor:
+            if x.shape[-1] != 16:
+                raise RuntimeError("16 pixels only")
+            return self.inner(x)
+
+    assert all("16 pixels only" in str(report.refusal) for report in examine(Picky(), image_size=10).methods)
 
 
 def test_an_installed_module_can_be_named() -> None:

@@ -10,7 +10,7 @@ import inspect
 import logging
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -56,7 +56,7 @@ class Adapter(Stateful):
     uses_batch_statistics: ClassVar[bool] = True
     trains: ClassVar[str] = "every parameter"
     # Forward passes of a batch through a network in one step, and how many of them are differentiated.
-    passes: ClassVar[tuple[int, int]]
+    passes: tuple[int, int]
     # Where a method's published value of a shared option is not the one of __init__ below.
     defaults: ClassVar[SharedOptions] = {}
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {name: {} for name in BENCHMARKS}
@@ -77,9 +77,14 @@ class Adapter(Stateful):
     ) -> None:
         super().__init__(optimizer=optimizer, lr=lr, momentum=momentum, nesterov=nesterov, seed=seed, window=window)
         self.precision, self.reset_every, self.invalid = precision, reset_every, invalid
-        check_bounds(self, lr=(0, math.inf), momentum=(0, 1), window=(2, math.inf), reset_every=(1, math.inf))
+        check_bounds(self, lr=(0, 1e3), momentum=(0, 1), window=(2, math.inf), reset_every=(1, math.inf))
 
         source = model if isinstance(model, Classifier) else Classifier(model)
+        if any(p.dtype == torch.float16 for p in source.parameters()):
+            raise errors.ModelError(
+                f"{type(source.model).__name__} has float16 weights, in which optimizer steps underflow and overflow. "
+                'Use model.float(), with precision="bf16" for speed.'
+            )
         self.source_digest = source.digest()
         # Eval mode: no dropout and no stochastic depth.
         self.student = copy.deepcopy(source).eval()
@@ -124,21 +129,40 @@ class Adapter(Stateful):
             raise _NonFiniteStep
         return value
 
+    def require_gradient(self, found: bool) -> None:
+        """Refuse a model whose forward pass gives its parameters no gradient."""
+        if not found:
+            raise errors.ModelError(
+                f"{type(self).__name__} learns by gradients; none reaches the parameters of "
+                f"{type(self.student.model).__name__}. Remove no_grad, inference_mode and detach from its forward."
+            )
+
+    def attempt(self, step: Callable[[], None]) -> bool:
+        """Run a part that descends; where it is not finite, count and log that, and leave no gradient behind."""
+        try:
+            step()
+        except _NonFiniteStep:
+            self.skipped += 1
+            logger.warning("step %d of %s was not finite and was not learnt", self.steps, type(self).__name__)
+            return False
+        finally:
+            if self._optimizer is not None:
+                self._optimizer.zero_grad(set_to_none=True)
+        return True
+
     def descend(self, loss: Tensor) -> None:
         """One optimizer step; a loss or gradient that is not finite ends the whole step without a trace."""
+        self.require_gradient(loss.requires_grad)
         self.require_finite(loss).backward()  # type: ignore[no-untyped-call]
         self.apply_gradients()
 
     def apply_gradients(self) -> None:
         """Step the optimizer on the gradients at hand, if all of them are finite."""
         assert self._optimizer is not None, "a method's __init__ must end with self.begin(parameters)"
-        gradients = [p.grad for p in self.trained if p.grad is not None]
-        try:
-            if gradients:
-                self.require_finite(nn.utils.get_total_norm(gradients))
-            self._optimizer.step()
-        finally:
-            self._optimizer.zero_grad(set_to_none=True)
+        self.require_gradient(any(p.grad is not None for p in self.student.parameters()))
+        self.require_finite(nn.utils.get_total_norm([p.grad for p in self.trained if p.grad is not None]))
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
 
     # What a user calls.
 
@@ -150,8 +174,8 @@ class Adapter(Stateful):
         """Answer for a batch, then learn from it: the logits are those made before the update on this batch."""
         if torch.is_inference_mode_enabled():
             raise errors.InferenceMode(
-                f"{type(self).__name__} learns from every batch and needs gradients; it was called inside "
-                "torch.inference_mode. Use torch.no_grad, or predict() to answer without learning."
+                f"{type(self).__name__}.step may learn and needs gradients; it was called inside torch.inference_mode. "
+                "Use torch.no_grad, or predict() to answer without learning."
             )
         with self._owner, torch.enable_grad():
             x, broken = self._admit(x)
@@ -244,12 +268,10 @@ class Adapter(Stateful):
         self._refuse_too_small(x)
         if self.reset_every is not None and self.steps and self.steps % self.reset_every == 0:
             self.restore()
-        try:
-            step = self.adapt(x)
-        except _NonFiniteStep:
-            self.skipped += 1
-            logger.warning("step %d of %s was not finite and was not learnt", self.steps, type(self).__name__)
-            step = Step(self._answer(x), log={"skipped": 1.0})
+        steps = []
+        if not self.attempt(lambda: steps.append(self.adapt(x))):
+            steps.append(Step(self._answer(x), log={"skipped": 1.0}))
+        (step,) = steps
         self.steps += 1
         return Step(step.logits, step.loss, {**step.log, "diversity": diversity(step.logits).item()})
 

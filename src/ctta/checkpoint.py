@@ -23,6 +23,7 @@ from ctta.version import __version__
 
 _FORMAT = 1
 _KEY = "ctta"
+_KEYS = {"method", "settings", "source", "dtype", "extra"}
 _EXTRA = "_extra_state"
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -54,7 +55,7 @@ def load(
 ) -> AnyAdapter:
     """Rebuild a saved adapter around its source model."""
     header, tensors = _read(Path(path))
-    saved = method(header["method"])
+    saved: type[Adapter] = cls if header["method"] == cls.__name__.lower() else method(header["method"])
     if not issubclass(saved, cls):
         raise MethodMismatch(
             f"{path} holds the state of {saved.__name__}, not of {cls.__name__}. "
@@ -97,10 +98,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise NotACheckpoint(
             f"{path} is a safetensors file that ctta did not write: it has no {_KEY!r} header."
         ) from None
-    if header.get("format") != _FORMAT:
-        raise NotACheckpoint(
-            f"{path} has format {header.get('format')}; this version of ctta ({__version__}) reads {_FORMAT}."
-        )
+    form = header.get("format") if isinstance(header, dict) else None
+    if form != _FORMAT or not set(header) >= _KEYS:
+        raise NotACheckpoint(f"{path} has format {form}; this version of ctta ({__version__}) reads {_FORMAT}.")
     return header, tensors
 
 
@@ -125,6 +125,9 @@ def _arguments(settings: dict[str, Any], overrides: Mapping[str, Any], path: obj
             f"{path} was made with {name}={what}, which a file cannot carry. "
             f"Pass it again: Adapter.load(path, model, {name}=...)."
         )
+    tensors = [name for name, value in overrides.items() if isinstance(value, Tensor)]
+    if tensors:
+        raise CheckpointError(f"{tensors[0]} is part of the saved state and cannot be replaced. Build a new adapter.")
     return {name: value for name, value in settings.items() if name not in overrides} | dict(overrides)
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm
 
-from ctta.errors import HeadNotFound, ParameterError, SharedHead
+from ctta.errors import HeadNotFound, ModelError, ParameterError, SharedHead
 
 Precision = Literal["fp32", "bf16"]
 
@@ -60,7 +59,8 @@ class Classifier(nn.Module):
         if self.mean is not None and self.std is not None:
             x = (x - self.mean) / self.std
         bf16 = self.precision == "bf16"
-        with torch.autocast(x.device.type, torch.bfloat16) if bf16 else nullcontext():
+        # Also where it is off: an autocast around the adapter must not change what "fp32" says.
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
             logits = _logits(self.model(x))
         # Losses and thresholds on entropy need more than bf16's three digits.
         return logits.float() if bf16 else logits
@@ -130,6 +130,11 @@ class Classifier(nn.Module):
         """Sha256 of every parameter and buffer: tells one set of source weights from another."""
         sha = hashlib.sha256()
         for name, tensor in sorted(self.state_dict().items()):
+            if isinstance(tensor, nn.UninitializedParameter):
+                raise ModelError(f"{name} of {self._title} is not initialised. Run the model once before wrapping it.")
+            if not isinstance(tensor, Tensor) or tensor.is_quantized:
+                sha.update(f"{name} {tensor!r}\n".encode())
+                continue
             data = tensor.detach().cpu().contiguous()
             sha.update(f"{name} {data.dtype} {tuple(data.shape)}\n".encode())
             sha.update(data.view(-1).view(torch.uint8).numpy().data)
@@ -225,6 +230,8 @@ def _candidates(model: nn.Module, modules: dict[str, nn.Module]) -> Iterator[str
         yield from (names[id(m)] for m in reversed(list(declared.modules())) if _is_linear(m) and id(m) in names)
     yield from (name for name, module in reversed(modules.items()) if isinstance(module, nn.Linear))
     for name, module in reversed(modules.items()):
+        if "parametrizations" in name.split("."):
+            continue
         if _is_linear(module):
             yield name
         if not isinstance(module, _AFTER_CONV_HEAD) and not any(module.children()):

@@ -65,7 +65,8 @@ def _report(name: str, cls: type[Adapter], classifier: Classifier, images: torch
         adapter = cls(classifier)
         if images is not None:
             adapter.step(images)
-    except CttaError as error:
+    except (CttaError, RuntimeError, ValueError, TypeError) as error:
+        # The model's own complaint, about an image size for example, is news about this method only.
         return MethodReport(name, refusal=f"{type(error).__name__}: {error}")
     return MethodReport(
         name,

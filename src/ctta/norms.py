@@ -54,7 +54,8 @@ def fastest_layout(module: nn.Module) -> torch.memory_format:
     """channels_last, the faster layout for convolutions, wherever it is safe."""
     # torch's CPU group norm crashes in the backward pass of a channels_last input that needs no gradient.
     grouped = any(isinstance(layer, nn.GroupNorm) for layer in module.modules())
-    return torch.contiguous_format if grouped else torch.channels_last
+    volumes = any(parameter.dim() == 5 for parameter in module.parameters())  # torch would refuse to lay them out
+    return torch.contiguous_format if grouped or volumes else torch.channels_last
 
 
 def use_batch_statistics(module: nn.Module) -> None:

@@ -43,8 +43,10 @@ def with_defaults(defaults: SharedOptions, given: SharedOptions) -> SharedOption
 
 def check_bounds(owner: Any, **ranges: tuple[float, float]) -> None:
     """Check that arguments, kept as attributes of the same name, lie in their closed ranges; None passes."""
+    hints = get_type_hints(type(owner).__init__)
     for name, (low, high) in ranges.items():
         value = getattr(owner, name)
+        _check_whole(owner, name, hints.get(name))
         if value is not None and not (isinstance(value, (int, float)) and low <= value <= high):
             raise ParameterError(
                 f"The {name!r} parameter of {type(owner).__name__} must be a number in [{low}, {high}]. "
@@ -53,9 +55,10 @@ def check_bounds(owner: Any, **ranges: tuple[float, float]) -> None:
 
 
 def check_literals(owner: Any, signature: Callable[..., Any]) -> None:
-    """Check every argument annotated as Literal or bool, kept as an attribute of the same name."""
+    """Check every argument annotated as Literal, bool or int, kept as an attribute of the same name."""
     for name, hint in get_type_hints(signature).items():
-        members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        members = _members(hint)
+        _check_whole(owner, name, hint)
         literals = tuple(value for m in members if get_origin(m) is Literal for value in get_args(m))
         value = getattr(owner, name, None)
         wrong_literal = literals and value not in literals and (isinstance(value, str) or len(members) == 1)
@@ -64,3 +67,15 @@ def check_literals(owner: Any, signature: Callable[..., Any]) -> None:
                 f"The {name!r} parameter of {type(owner).__name__} must be one of {literals or (True, False)}. "
                 f"Got {value!r} instead."
             )
+
+
+def _check_whole(owner: Any, name: str, hint: Any) -> None:
+    value = getattr(owner, name, None)
+    if int in _members(hint) and value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise ParameterError(
+            f"The {name!r} parameter of {type(owner).__name__} must be a whole number. Got {value!r} instead."
+        )
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)

@@ -27,8 +27,14 @@ def projection_of(
     if wanted != "mlp":
         raise ParameterError(f"The 'projection' parameter must be 'mlp', a module or None. Got {wanted!r} instead.")
     # Paper silent: default initialisation, the student's optimizer and learning rate, not part of the teacher.
-    # It draws from the global generator: lend that our seed, and leave it as it was.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        mlp = nn.Sequential(nn.Linear(model.num_features, _WIDTH), nn.ReLU(), nn.Linear(_WIDTH, _WIDTH))
-    return "mlp", mlp.to(model.weight)
+    generator = torch.Generator().manual_seed(seed)
+    layers = [_linear(model.num_features, generator), nn.ReLU(), _linear(_WIDTH, generator)]
+    return "mlp", nn.Sequential(*layers).to(model.weight)
+
+
+def _linear(inputs: int, generator: torch.Generator) -> nn.Linear:
+    """nn.Linear with torch's default initialisation, drawn from a generator of one's own."""
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, _WIDTH)  # type: ignore[no-untyped-call]
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -(inputs**-0.5), inputs**-0.5, generator=generator)
+    return layer

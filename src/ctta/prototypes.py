@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from ctta.classifier import Classifier
-from ctta.errors import DataError, ParameterError
+from ctta.errors import DataError, NonFiniteImages, ParameterError
 from ctta.functional import class_means
+from ctta.images import broken_images
 from ctta.norms import use_batch_statistics
 
 
@@ -40,7 +41,7 @@ def prototypes_from_source(
     weight = source.weight
     sums, counts = torch.zeros_like(weight), torch.zeros(len(weight), dtype=torch.long, device=weight.device)
     for batch in loader:
-        x, y = images_and_labels(batch)
+        x, y = images_and_labels(batch, len(weight))
         _, g = source.with_features(x.to(weight))
         means, seen = class_means(g, y.to(weight.device), len(weight))
         sums += means * seen.unsqueeze(1)
@@ -70,11 +71,25 @@ def initial_prototypes(given: Tensor | None, model: Classifier) -> Tensor:
     return given.detach().clone().to(weight)
 
 
-def images_and_labels(batch: Any) -> tuple[Tensor, Tensor]:
-    """Images and labels of a batch that is a pair, a mapping or an object with x and y."""
-    if isinstance(batch, Mapping):
-        return batch["x"], batch["y"]
-    if hasattr(batch, "x") and hasattr(batch, "y"):
-        return batch.x, batch.y
-    x, y = batch[0], batch[1]
+def images_and_labels(batch: Any, classes: int) -> tuple[Tensor, Tensor]:
+    """Images and labels of a batch that is a pair, a mapping or an object with x and y, once both are sound."""
+    x = source_images(batch)
+    y = batch["y"] if isinstance(batch, Mapping) else batch.y if hasattr(batch, "y") else batch[1]
+    if not isinstance(y, Tensor) or y.shape != (len(x),) or y.is_floating_point():
+        raise DataError(f"{len(x)} source images need {len(x)} integer labels; got {getattr(y, 'shape', y)!r}.")
+    if int(y.min()) < 0 or int(y.max()) >= classes:
+        raise DataError(f"Source labels must be in 0..{classes - 1}; got {int(y.min())}..{int(y.max())}.")
     return x, y
+
+
+def source_images(batch: Any) -> Tensor:
+    """The images of a batch, which may be images alone, once they are what a model takes."""
+    x = batch
+    if isinstance(batch, Mapping):
+        x = batch["x"]
+    elif not isinstance(batch, Tensor):
+        x = batch.x if hasattr(batch, "x") else batch[0]
+    if broken_images(x) is not None:
+        raise NonFiniteImages("Source images must be finite; some contain NaN or Inf.")
+    images: Tensor = x
+    return images

@@ -17,15 +17,22 @@ from ctta.window import Window
 
 
 class LazyBuffers(nn.Module):
-    """A module whose own buffers may start as None or change size along the stream."""
+    """A module whose buffers registered as None may come, go and change size along the stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lazy: set[str] = set()
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Register a buffer; one that is None is lazy."""
+        super().register_buffer(name, tensor, persistent)
+        if tensor is None:
+            self._lazy.add(name)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
-        for name, current in self._buffers.items():
+        for name in self._lazy:
             saved = state_dict.get(prefix + name)
-            if saved is None:
-                self._buffers[name] = None
-            elif current is None or current.shape != saved.shape:
-                self._buffers[name] = saved.clone()
+            self._buffers[name] = None if saved is None else saved.clone()
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
@@ -33,6 +40,7 @@ class Stateful(LazyBuffers):
     """A module whose state, with its optimizer, generator, window and counters, is saved and restored as one."""
 
     source_free: bool = True
+    source_digest: str = ""
 
     def __init__(
         self,
@@ -124,16 +132,45 @@ class Stateful(LazyBuffers):
             return {name: v.clone() if isinstance(v, Tensor) else v for name, v in state.items()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Take over a snapshot of an adapter of the same method and model."""
+        """Take over a snapshot of an adapter of the same method and source; one that does not fit changes nothing."""
+        if assign:
+            raise CheckpointError("assign=True would cut the optimizer off from the weights; leave it out.")
         with self._owner:
-            try:
-                return super().load_state_dict(state_dict, strict, assign)
-            except RuntimeError as error:
-                raise CheckpointError(f"The state does not fit {type(self).__name__}: {error}") from error
+            self._refuse_unfit(state_dict)
+            like = next(self.parameters(), torch.empty(0))
+            return super().load_state_dict({name: _moved(v, like) for name, v in state_dict.items()}, strict)
+
+    def _refuse_unfit(self, state: Mapping[str, Any]) -> None:
+        extra = state.get("_extra_state")
+        if not isinstance(extra, dict):
+            raise CheckpointError(f"A state of {type(self).__name__} has an entry '_extra_state'; this one has none.")
+        kind = type(self._optimizer).__name__
+        for what, found, mine in (
+            ("method", extra["method"], type(self).__name__),
+            ("source weights", extra["source"][:12], self.source_digest[:12]),
+            ("optimizer", extra["optimizer_kind"], kind),
+        ):
+            if found != mine:
+                raise CheckpointError(f"The state belongs to another {what}: {found}, not {mine}.")
+        lazy = {
+            f"{name}.{b}".lstrip(".") for name, m in self.named_modules() if isinstance(m, LazyBuffers) for b in m._lazy
+        }
+        own = {name: value for name, value in self._state().items() if name not in lazy}
+        missing = [name for name in own if name not in state]
+        unexpected = [name for name in state if name not in own and name not in lazy and name != "_extra_state"]
+        shapes = [name for name, v in own.items() if name in state and state[name].shape != v.shape]
+        if missing or unexpected or shapes:
+            raise CheckpointError(
+                f"The state does not fit {type(self).__name__}. Missing: {missing[:3] or 'none'}; "
+                f"unexpected: {unexpected[:3] or 'none'}; of another shape: {shapes[:3] or 'none'}."
+            )
 
     def get_extra_state(self) -> dict[str, Any]:
         """Counters, generator, window and optimizer."""
         return {
+            "method": type(self).__name__,
+            "source": self.source_digest,
+            "optimizer_kind": type(self._optimizer).__name__,
             "steps": self.steps,
             "skipped": self.skipped,
             "restores": self.restores,
@@ -153,8 +190,7 @@ class Stateful(LazyBuffers):
         if self._window is not None and state["window"] is not None:
             self._window.load(state["window"])
         self._load_optimizer(state["optimizer"])
-        like = next(self.parameters(), torch.empty(0))
-        self._initial |= {name: value.to(like.device) for name, value in state["initial"].items()}
+        self._initial |= state["initial"]
         self._initial_optimizer, self.source_free = state["initial_optimizer"], state["source_free"]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -180,8 +216,10 @@ class Stateful(LazyBuffers):
 
     def _load_optimizer(self, state: dict[str, Any] | None) -> None:
         if self._optimizer is not None and state is not None:
-            # A copy: torch would keep, and step on, the very tensors it is given.
-            self._optimizer.load_state_dict(copy.deepcopy(state))
+            # The moments alone: learning rate and momentum are arguments of this adapter. And a copy, because torch
+            # would keep, and step on, the very tensors it is given.
+            groups = self._optimizer.state_dict()["param_groups"]
+            self._optimizer.load_state_dict({"state": copy.deepcopy(state["state"]), "param_groups": groups})
 
     def _snapshot(self) -> dict[str, Tensor]:
         """Copies of all that may move; what starts out equal (teacher and student) is kept once."""
@@ -191,7 +229,7 @@ class Stateful(LazyBuffers):
             if name in self._still:
                 continue
             twins = kept.setdefault((value.shape, value.dtype), [])
-            twin = next((t for t in twins if torch.equal(t, value)), None)
+            twin = next((t for t in twins if _same_bits(t, value)), None)
             if twin is None:
                 twin = value.clone()
                 twins.append(twin)
@@ -208,3 +246,20 @@ class Stateful(LazyBuffers):
         # Paper silent (DMSE): nesterov, as in the RMT code base.
         nesterov = self.nesterov and self.momentum > 0
         return torch.optim.SGD(self.trained, lr=self.lr, momentum=self.momentum, nesterov=nesterov, foreach=True)
+
+
+def _same_bits(a: Tensor, b: Tensor) -> bool:
+    # equal() takes -0.0 for 0.0, and a reset restores every bit.
+    return torch.equal(a, b) and (not a.is_floating_point() or torch.equal(a.signbit(), b.signbit()))
+
+
+def _moved(value: Any, like: Tensor) -> Any:
+    """Tensors of a nested state on the device, and floats in the dtype, of an adapter."""
+    if isinstance(value, Tensor):
+        # The generator's state is bytes that stay on the CPU, and step counters are scalars that stay as they are.
+        if value.dtype == torch.uint8 or value.dim() == 0:
+            return value
+        return value.to(like.device, like.dtype if value.is_floating_point() else value.dtype)
+    if isinstance(value, Mapping):
+        return {key: _moved(item, like) for key, item in value.items()}
+    return value

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ctta.errors import ImageShape
+
 
 class Window:
     """The last ``size`` images of a stream, and how many of them have not been learnt from."""
@@ -18,6 +20,11 @@ class Window:
 
     def seen_with(self, x: Tensor) -> Tensor:
         """What the window would hold after these images; they are its last rows."""
+        if self.images is not None and self.images.shape[1:] != x.shape[1:]:
+            raise ImageShape(
+                f"Images in a window must have one size; it holds {tuple(self.images.shape[1:])} and got "
+                f"{tuple(x.shape[1:])}. Resize them, or reset() the adapter."
+            )
         held = x if self.images is None else torch.cat([self.images, x])
         return held[-max(self.size, len(x)) :]
 

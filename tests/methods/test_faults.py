@@ -139,7 +139,15 @@ def test_cotta_computes_its_views_only_when_it_needs_them() -> None:
 def test_a_step_takes_the_passes_the_method_declares(name: str) -> None:
     cls = ctta.method(name)
     always = {"cotta": {"p_th": 2.0}, "rotta": {"update_every": 16}, "deyo": {"tau_plpd": -1.0}}
-    assert count_passes(cls(net(), **always.get(name, {})), stream()[0]) == cls.passes
+    adapter = cls(net(), **always.get(name, {}))
+    assert count_passes(adapter, stream()[0]) == adapter.passes
+
+
+def test_replay_and_fewer_views_change_the_passes_a_method_declares() -> None:
+    replaying = ctta.RMT(net(), source=source_batches(), lambda_src=1.0)
+    assert count_passes(replaying, stream()[0]) == replaying.passes == (4, 3)
+    fewer = ctta.CoTTA(net(), p_th=2.0, views=3)
+    assert count_passes(fewer, stream()[0]) == fewer.passes == (5, 1)
 
 
 def test_rmt_walks_its_source_in_order_and_wraps() -> None:

@@ -10,6 +10,7 @@ from PIL import Image
 from ctta.errors import BadData, MissingData
 from ctta.streams import continual
 from ctta.streams.datasets import domainnet126, image_folder, imagenet_c, own_arrays
+from ctta.streams.datasets.files import read_npz
 from ctta.streams.datasets.manifest import write_manifest
 from ctta.streams.datasets.pictures import centre
 
@@ -237,3 +238,23 @@ def test_a_damaged_npz_is_named(tmp_path):
         own_arrays([path])
     with pytest.raises(MissingData, match=r"night\.npz is not in .*np\.savez"):
         own_arrays([tmp_path / "night.npz"])
+
+
+def test_a_large_npz_is_mapped_and_a_small_one_read(tmp_path, monkeypatch):
+    x = np.random.default_rng(0).integers(0, 256, (20, 16, 16, 3), dtype=np.uint8)
+    np.savez(tmp_path / "mine.npz", y=np.arange(20) % 4, x=x)
+    small = own_arrays([tmp_path / "mine.npz"])[0]
+    monkeypatch.setattr("ctta.streams.datasets.files._MAP_FROM", 1)
+    found, _ = read_npz(tmp_path / "mine.npz")
+    assert isinstance(found, np.memmap)
+    large = own_arrays([tmp_path / "mine.npz"])[0]
+    for domain in (small, large):
+        assert torch.equal(domain.images.take(slice(3, 7)).x, torch.from_numpy(x[3:7]).permute(0, 3, 1, 2))
+
+
+def test_a_class_has_one_number_whichever_domains_are_read(tmp_path):
+    for domain, label in (("a", "cat"), ("b", "dog")):
+        (tmp_path / domain / label).mkdir(parents=True)
+        Image.new("RGB", (16, 16)).save(tmp_path / domain / label / "0.png")
+    (dogs,) = image_folder(tmp_path, ["b"])
+    assert dogs.images.y.tolist() == [1]

@@ -285,3 +285,8 @@ def test_any_protocol_can_start_at_a_step(marked, step):
 def test_too_many_images_are_refused(marked):
     with pytest.raises(ParameterError, match=r"in 1\.\.10"):
         in_order(marked, images=11)
+
+
+def test_severities_may_be_an_iterator(images):
+    names = [(d.name, d.severity) for d in corrupted(images, ("fog", "snow"), iter((1, 2)))]
+    assert names == [("fog", 1), ("fog", 2), ("snow", 1), ("snow", 2)]

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import json
 import sys
+from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,24 +42,45 @@ def doctor(
 
 
 def load_model(target: str) -> nn.Module:
-    """The model that ``package.module:name`` or ``file.py:name`` names, called if it is a function or class."""
+    """The model that ``package.module:name`` or ``file.py:name`` names, called if it is a function or class.
+
+    Without a name the module's only model, or function that builds one, is taken.
+    """
     from torch import nn  # noqa: PLC0415
 
     place, _, name = target.partition(":")
-    if not name:
-        raise ModelError(f"A model is named as package.module:name or file.py:name; got {target!r}.")
     found: Any = _import(place)
-    for part in name.split("."):
+    for part in (name or _only_model(found, place)).split("."):
         if not hasattr(found, part):
-            raise ModelError(
-                f"{place} has no {name!r}. It has: {', '.join(n for n in dir(found) if n[0] != '_')[:200]}"
-            )
+            raise ModelError(f"{place} has no {name!r}. It has: {', '.join(_public(found))[:200]}")
         found = getattr(found, part)
     if callable(found) and not isinstance(found, nn.Module):
-        found = found()
+        try:
+            found = found()
+        except Exception as error:
+            raise ModelError(f"{target} raised {type(error).__name__}: {error}") from error
     if not isinstance(found, nn.Module):
         raise ModelError(f"{target} must be, or return, a torch.nn.Module; got {type(found).__name__}.")
     return found
+
+
+def _only_model(module: Any, place: str) -> str:
+    """The name of the one model of a module: an nn.Module, or else a function defined there."""
+    from torch import nn  # noqa: PLC0415
+
+    own = {name: getattr(module, name) for name in _public(module)}
+    models = [name for name, value in own.items() if isinstance(value, nn.Module)]
+    makers = [name for name, value in own.items() if isfunction(value) and value.__module__ == module.__name__]
+    for names in (models, makers):
+        if len(names) == 1:
+            return names[0]
+    raise ModelError(
+        f"Which model of {place}? Name it as {place}:name. It has: {', '.join(models + makers) or 'none'}."
+    )
+
+
+def _public(module: Any) -> list[str]:
+    return [name for name in dir(module) if not name.startswith("_")]
 
 
 def _import(place: str) -> Any:

@@ -38,7 +38,7 @@ class BN(Adapter):
             )
         use_batch_statistics(self.student)
         if alpha < 1:
-            for layer in layers:
+            for layer in (layer for layer in layers if hasattr(layer, "source_mean")):
                 layer.momentum = alpha
                 layer.register_forward_pre_hook(_blend)
                 layer.register_forward_hook(_unblend)
@@ -55,7 +55,7 @@ def _blend(layer: Any, args: tuple[Tensor, ...]) -> None:
     x = args[0].transpose(0, 1).flatten(1)  # (channels, values)
     layer.running_mean, layer.running_var = layer.source_mean, layer.source_var
     if x.shape[1] > 1:  # a single value has no variance
-        var, mean = torch.var_mean(x, dim=1)
+        var, mean = torch.var_mean(x.to(layer.source_mean.dtype), dim=1)
         layer.running_mean = layer.source_mean.lerp(mean, layer.momentum)
         layer.running_var = layer.source_var.lerp(var, layer.momentum)
 

@@ -53,6 +53,7 @@ class CoTTA(Adapter):
         self.alpha, self.views, self.p_th, self.restore_p = alpha, views, p_th, restore_p
         self.symmetric, self.view = symmetric, view
         check_bounds(self, alpha=(0, 1), views=(1, 10_000), p_th=(0, float("inf")), restore_p=(0, 1))
+        self.passes = (2 + views, 1)
         use_batch_statistics(self.student)
         self.teacher = frozen_copy(self.student)
         self.anchor = frozen_copy(self.student)

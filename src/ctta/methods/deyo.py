@@ -6,7 +6,7 @@ Lee et al., "Entropy is not enough for test-time adaptation: from the perspectiv
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ from ctta.augment import AnyView
 from ctta.errors import ParameterError
 from ctta.functional import entropy
 from ctta.norms import before_last_stage, norm_affine, source_statistics_where_single, use_batch_statistics
-from ctta.options import SharedOptions, check_bounds
+from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.recipes import per_dataset
 from ctta.registry import register
 
@@ -33,6 +33,7 @@ class DeYO(Adapter):
 
     trains = "the weights and biases of normalisation layers before the last stage"
     passes = (2, 1)
+    defaults: ClassVar[SharedOptions] = {"nesterov": False}
     recipes = per_dataset()
 
     def __init__(
@@ -45,7 +46,7 @@ class DeYO(Adapter):
         destroy: Literal["patch", "occlusion"] | AnyView = "patch",
         **shared: Unpack[SharedOptions],
     ) -> None:
-        super().__init__(model, **shared)
+        super().__init__(model, **with_defaults(self.defaults, shared))
         self.tau_ent, self.e_0, self.tau_plpd, self.destroy = tau_ent, e_0, tau_plpd, destroy
         check_bounds(self, tau_ent=(0, 1), e_0=(0, 1), tau_plpd=(-1, 1))
         views: dict[object, AnyView] = {"patch": shuffle_patches, "occlusion": occlude}
@@ -61,6 +62,7 @@ class DeYO(Adapter):
         """One step on the samples that pass both filters; nothing kept, no step."""
         logits = self.student(x)
         h = entropy(logits)
+        self.require_finite(h.detach().sum())
         log_c = math.log(logits.shape[1])
         certain = h.detach() < self.tau_ent * log_c
         if not certain.any():

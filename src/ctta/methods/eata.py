@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +20,8 @@ from ctta.classifier import Classifier
 from ctta.errors import DataError, ParameterError
 from ctta.functional import entropy
 from ctta.norms import norm_affine, use_batch_statistics
-from ctta.options import SharedOptions, check_bounds
-from ctta.prototypes import images_and_labels
+from ctta.options import SharedOptions, check_bounds, with_defaults
+from ctta.prototypes import source_images
 from ctta.recipes import per_dataset
 from ctta.registry import register
 
@@ -38,6 +38,8 @@ class EATA(Adapter):
 
     trains = "the weights and biases of normalisation layers"
     passes = (1, 1)
+    # Differs from the benchmark repo, whose SGD has nesterov momentum; the authors' has not. (RDumb, DeYO, SAR too.)
+    defaults: ClassVar[SharedOptions] = {"nesterov": False}
     recipes = per_dataset(d_margin=D_MARGIN, fisher_alpha=FISHER_ALPHA)
 
     p_bar: Tensor | None
@@ -52,7 +54,7 @@ class EATA(Adapter):
         fisher_alpha: float = 2000.0,
         **shared: Unpack[SharedOptions],
     ) -> None:
-        super().__init__(model, **shared)
+        super().__init__(model, **with_defaults(self.defaults, shared))
         self.e_margin, self.d_margin, self.fisher_alpha = e_margin, d_margin, fisher_alpha
         check_bounds(self, e_margin=(0, 1), d_margin=(0, 1), fisher_alpha=(0, math.inf))
         use_batch_statistics(self.student)
@@ -71,6 +73,7 @@ class EATA(Adapter):
         """One step on the kept samples; nothing kept, no step."""
         logits = self.student(x)
         h = entropy(logits)
+        self.require_finite(h.detach().sum())
         p = logits.detach().softmax(1)
         e_0 = self.e_margin * math.log(logits.shape[1])
         keep = h.detach() < e_0  # reliable: Eq. 3
@@ -95,6 +98,7 @@ class EATA(Adapter):
         return self.fisher_alpha * (fisher * shift**2).sum()
 
 
+@torch.enable_grad()
 def fisher_from_source(model: nn.Module, loader: Iterable[Any], *, most: int = 2000) -> Tensor:
     """Fisher weights of the norm parameters, flat, from at most ``most`` unlabelled source images.
 
@@ -104,14 +108,16 @@ def fisher_from_source(model: nn.Module, loader: Iterable[Any], *, most: int = 2
     use_batch_statistics(source)
     source.requires_grad_(False)
     parameters = norm_affine(source)
+    if not parameters or most < 1:
+        raise DataError("Fisher weights need a model with normalisation layers and at least one source image.")
     for parameter in parameters:
         parameter.requires_grad_(True)
     total, batches, seen = torch.zeros_like(_flat(parameters)).detach(), 0, 0
     for batch in loader:
-        x = images_and_labels(batch)[0][: most - seen]
+        x = source_images(batch)[: most - seen]
         logits = source(x.to(parameters[0]))
         loss = F.cross_entropy(logits, logits.detach().argmax(1))
-        total += _flat(torch.autograd.grad(loss, parameters)) ** 2
+        total += _flat(torch.autograd.grad(loss, parameters, materialize_grads=True)) ** 2
         batches, seen = batches + 1, seen + len(x)
         if seen >= most:
             break

@@ -66,6 +66,7 @@ class RMT(Adapter):
                 f"The 'lambda_src' parameter of RMT is {lambda_src}, but there is no 'source' to replay."
             )
         self.source_free = prototypes is None and source is None
+        self.passes = (3, 2) if lambda_src == 0 else (4, 3)
         use_batch_statistics(self.student)
         self.teacher = frozen_copy(self.student)
         self.register_buffer("p_0", initial_prototypes(prototypes, self.student))
@@ -101,20 +102,26 @@ class RMT(Adapter):
 
     def warm_up(self, steps: int) -> None:
         """Train on source batches with a growing learning rate; a reset returns to the state after it."""
-        for i in range(steps):
-            x, _ = self.next_source_batch()
-            self.scale_lr((i + 1) / steps)
-            with torch.no_grad():
-                target = self.teacher(x)
-            self.descend(self.consistency(self.student(x), target))
-            ema_(self.teacher, self.student, self.alpha)
-        self.scale_lr(1.0)
-        self.remember()
+        with self._owner, torch.enable_grad():
+            for i in range(steps):
+                self.scale_lr((i + 1) / steps)
+                self.attempt(self.warm_up_step)
+            self.scale_lr(1.0)
+            self.remember()
+
+    def warm_up_step(self) -> None:
+        """Self-training on a source batch, without views or contrast."""
+        x, _ = self.next_source_batch()
+        with torch.no_grad():
+            target = self.teacher(x)
+        self.descend(self.consistency(self.student(x), target))
+        ema_(self.teacher, self.student, self.alpha)
 
     def next_source_batch(self) -> tuple[Tensor, Tensor]:
         """The next batch of source images and labels."""
         if not self.source:
             raise ParameterError("RMT needs 'source', a sequence of (images, labels) batches, to warm up or replay.")
-        x, y = images_and_labels(self.source[int(self.replayed) % len(self.source)])
+        batch = self.source[int(self.replayed) % len(self.source)]
         self.replayed += 1
+        x, y = images_and_labels(batch, len(self.p_0))
         return x.to(self.p_0), y.to(self.p_0.device)

@@ -53,7 +53,9 @@ class SAR(Adapter):
         h = entropy(logits)
         e_0 = self.e_margin * math.log(logits.shape[1])
         reliable = h.detach() < e_0  # Eq. 2
-        gradient = torch.autograd.grad(_mean(h[reliable]), self.trained)
+        self.require_gradient(h.requires_grad)
+        # A norm layer that the forward pass does not use, such as an auxiliary head's, has a zero gradient.
+        gradient = torch.autograd.grad(_mean(h[reliable]), self.trained, materialize_grads=True)
         norm = self.require_finite(nn.utils.get_total_norm(gradient))
 
         weights = [p.detach().clone() for p in self.trained]

@@ -29,9 +29,9 @@ def corrupted(
     ``scale`` names the constants of the corruptions, "cifar" or "imagenet" (None: by image size). ``keep`` makes and
     holds a whole domain at once, for streams that several methods run through.
     """
-    domains = []
+    domains, levels = [], tuple(severities)
     for name in corruptions:
-        for severity in severities:
+        for severity in levels:
             constants(name, severity=severity, scale=scale)  # a wrong name is told now, not hours into the stream
             made = Corrupted(images, name, severity, seed=seed, scale=scale, keep=keep)
             domains.append(Domain(name, severity, made, "generated"))
@@ -99,4 +99,4 @@ class Pooled:
                 parts.append(domain.images.take(positions[mine] - (self._ends[number] - len(domain))))
                 places.append(mine)
         back = torch.cat(places).argsort()
-        return Images(torch.cat([part.x for part in parts])[back], torch.cat([part.y for part in parts])[back])
+        return Images(torch.cat([part.floats() for part in parts])[back], torch.cat([part.y for part in parts])[back])

@@ -98,7 +98,7 @@ def recurring(stream: Stream, times: int) -> Stream:
     """The whole sequence again and again: domains come back, the model is never told."""
     if times < 1:
         raise ParameterError(f"A stream must recur at least once. Got {times} instead.")
-    return Stream(stream.segments * times, batch_size=stream.batch_size)
+    return Stream(stream.segments * times, batch_size=stream.batch_size, start=stream.start)
 
 
 def clean(images: Labelled, *, batch_size: int = 200, seed: int | None = 0, most: int | None = None) -> Stream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 
 from ctta.errors import BadData, MissingData
 from ctta.files import write_atomically
+
+_MAP_FROM = 64 << 20
 
 
 def write_npz(path: Path, **arrays: NDArray[Any]) -> None:
@@ -39,9 +42,27 @@ def read_npz(path: Path, *, hint: str = "") -> tuple[NDArray[Any], NDArray[Any]]
             missing = [key for key in ("x", "y") if key not in found]
             if missing:
                 raise BadData(f"{path} has no array {missing[0]!r}. It holds: {', '.join(found) or 'nothing'}.")
-            return found["x"], found["y"]
+            mapped = _mapped(path, "x")
+            return found["x"] if mapped is None else mapped, found["y"]
     except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise BadData(f"{path} is damaged, truncated or not an npz: {_sentence(error)}.") from error
+
+
+def _mapped(path: Path, name: str) -> NDArray[Any] | None:
+    """An array of an npz mapped into memory, where it is large and stored as it is; small ones are read and checked."""
+    with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+        member = archive.getinfo(f"{name}.npy")
+        if member.compress_type != zipfile.ZIP_STORED or member.file_size < _MAP_FROM:
+            return None
+        version = np.lib.format.read_magic(file)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read_header(file)
+        header = file.tell()
+    with path.open("rb") as raw:
+        raw.seek(member.header_offset + 26)
+        name_length, extra_length = struct.unpack("<HH", raw.read(4))
+    offset = member.header_offset + 30 + name_length + extra_length + header
+    return np.memmap(path, dtype, "c", offset, shape, "F" if fortran else "C")
 
 
 def read_npy(path: Path, *, hint: str = "") -> NDArray[Any]:

@@ -39,9 +39,9 @@ def imagenet_c(
     root = Path(folder)
     origin: Origin = "unverified" if read_manifest(root) is None else "generated"
     wanted = None if images is None else _read_list(Path(images))
-    domains = []
+    domains, levels = [], tuple(severities)
     for name in corruptions:
-        for severity in severities:
+        for severity in levels:
             place = _place(root, name, severity)
             order = tuple(synsets) if synsets is not None else _synsets(place)
             paths, y = _files(place, order) if wanted is None else _chosen(place, order, wanted, Path(str(images)))

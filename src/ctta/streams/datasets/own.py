@@ -32,7 +32,8 @@ def image_folder(
     for name in names:
         if not (root / name).is_dir():
             raise MissingData(f"The domain {name} is not in {root.absolute()}.")
-    order = sorted({path.name for name in names for path in folders(root / name)}) if classes is None else list(classes)
+    # Of every domain, wanted or not: a class must have one number whichever domains are read.
+    order = sorted({c.name for d in folders(root) for c in folders(d)}) if classes is None else list(classes)
     prepare = as_it_is if side is None else centre(side)
     found = []
     for name in names:

@@ -81,12 +81,12 @@ def _stacked(
     if verify and layout is not None:
         for name in ("labels", *corruptions):
             _verify(folder / f"{name}.npy", layout.digests.get(name), hint)
-    domains = []
+    domains, levels = [], tuple(severities)
     for name in corruptions:
         path = folder / f"{name}.npy"
         x = read_npy(path, hint=hint)
         same_shape(x, (len(y), *x.shape[1:3], 3) if layout is None else (len(y), 32, 32, 3), path)
-        for severity in severities:
+        for severity in levels:
             if severity not in stacked:
                 raise ParameterError(f"{folder} has the severities {', '.join(map(str, stacked))}. Got {severity}.")
             begin = stacked.index(severity) * each
