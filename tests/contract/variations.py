@@ -31,15 +31,20 @@ def fisher(model: Classifier) -> dict[str, Any]:
     return {"fisher": weights, "e_margin": 1.0, "d_margin": 1.0}
 
 
+# Momentum shows from the second step on: margins that keep samples after the first.
+MOMENTUM = {"optimizer": "sgd", "lr": 0.1, "momentum": 0.5, "e_margin": 1.0, "d_margin": 1.0}
+
 VARIATIONS: Mapping[str, Mapping[str, Variation]] = {
     "dmse": {
         "teacher_reset": {"e_min": 5.0, "teacher_reset": False},
         "reset_by": {"e_min": 0.7, "reset_by": "average"},
     },
     "eata": {
+        "momentum": MOMENTUM,
         "fisher": fisher,
         "fisher_alpha": lambda model: fisher(model) | {"fisher_alpha": 1.0},
     },
+    "rdumb": {"momentum": MOMENTUM},
     "rmt": {
         "source": (replay(8), replay(9)),
         "lambda_src": replay(8),
