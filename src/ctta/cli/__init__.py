@@ -14,6 +14,7 @@ from ctta.cli.demo import demo
 from ctta.cli.doctor import doctor
 from ctta.cli.fetch import fetch
 from ctta.cli.ls import ls
+from ctta.cli.reproduce import reproduce
 from ctta.cli.run import run
 from ctta.errors import CttaError
 from ctta.version import __version__
@@ -39,6 +40,7 @@ app = typer.Typer(
 app.command("demo")(demo)
 app.command("ls")(ls)
 app.command("run")(run)
+app.command("reproduce")(reproduce)
 app.command("compare")(compare)
 app.command("doctor")(doctor)
 app.command("corrupt")(corrupt)

@@ -15,14 +15,17 @@ class What(str, Enum):
     methods = "methods"
     streams = "streams"
     models = "models"
+    experiments = "experiments"
 
 
 def ls(
     what: Annotated[What, typer.Argument(help="What to list.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
-    """List methods, streams or models."""
-    rows = {What.methods: _methods, What.streams: _streams, What.models: _models}[what]()
+    """List methods, streams, models or experiments."""
+    rows = {What.methods: _methods, What.streams: _streams, What.models: _models, What.experiments: _experiments}[
+        what
+    ]()
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
@@ -61,6 +64,15 @@ def _models() -> list[dict[str, Any]]:
     return [
         {"model": m.name, "classes": m.num_classes, "pixels": m.input_size, "file": m.file, "source": m.source}
         for m in MODELS.values()
+    ]
+
+
+def _experiments() -> list[dict[str, Any]]:
+    from ctta.bench.experiments import EXPERIMENTS  # noqa: PLC0415
+
+    return [
+        {"experiment": e.name, "what": e.title, "runs": len(e.cells("cifar10-c")), "use": f"ctta reproduce {e.name}"}
+        for e in EXPERIMENTS.values()
     ]
 
 

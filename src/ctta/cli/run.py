@@ -7,14 +7,11 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ctta.errors import ParameterError
-
-if TYPE_CHECKING:
-    from ctta.bench.jobs import Job
 
 
 def run(
@@ -69,7 +66,7 @@ def run(
     )
     jobs = [job.with_seed(number) for number in parse_seeds(seed)]
     records = do_all(
-        jobs, out, workers=workers, save_every=save_every, follow=None if quiet else _follow(jobs, workers)
+        jobs, out, workers=workers, save_every=save_every, follow=None if quiet else follower(len(jobs), workers)
     )
     if as_json:
         typer.echo(json.dumps(records, indent=1))
@@ -108,7 +105,8 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
     return settings
 
 
-def _follow(jobs: list[Job], workers: int) -> Any:
+def follower(runs: int, workers: int) -> Any:
+    """What shows the progress of so many runs."""
     from ctta.cli.progress import Follower  # noqa: PLC0415
 
-    return Follower(len(jobs), one_by_one=workers == 1)
+    return Follower(runs, one_by_one=workers == 1)
