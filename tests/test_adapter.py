@@ -27,7 +27,7 @@ def x(i: int = 0) -> Tensor:
         ([[0.0]], errors.ImageDtype, "got list"),
         (torch.zeros(3, 16, 16), errors.ImageShape, "unsqueeze"),
         (torch.zeros(0, 3, 16, 16), errors.ImageShape, "empty"),
-        (torch.full((2, 3, 16, 16), 2.64), errors.ImageRange, r"\[2.64, 2.64\].*Classifier"),
+        (torch.full((2, 3, 16, 16), 2.64), errors.ImageRange, r"\[2.64, 2.64\].*Divide grey levels by 255"),
         (torch.full((2, 3, 16, 16), -2.12), errors.ImageRange, "Do not normalise in the loader"),
         (torch.full((2, 3, 16, 16), float("nan")), errors.NonFiniteImages, "2 of 2"),
         (torch.full((2, 3, 16, 16), float("inf")), errors.NonFiniteImages, 'invalid="answer"'),

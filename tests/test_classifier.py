@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from ctta import DMSE, Classifier, Tent
-from ctta.errors import HeadNotFound, ParameterError, SharedHead
+from ctta.errors import HeadNotFound, ImageShape, ParameterError, SharedHead
 from head_models import (
     Answering,
     Body,
@@ -153,7 +153,7 @@ def test_head_never_used_is_refused(x) -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.body(x)[:, :C]
 
-    with pytest.raises(SharedHead, match="0 times"):
+    with pytest.raises(SharedHead, match="never uses"):
         Classifier(Unused().eval()).with_features(x)
 
 
@@ -238,3 +238,9 @@ def test_bf16_pass_gives_float32_logits_and_features(x) -> None:
     assert logits.dtype == g.dtype == torch.float32
     assert not torch.equal(logits, expected)
     torch.testing.assert_close(logits, expected, rtol=0.1, atol=0.05)
+
+
+def test_grey_images_are_refused_where_mean_and_std_have_three_channels() -> None:
+    classifier = Classifier(nn.Conv2d(3, 5, 1), mean=(0.5,) * 3, std=(0.2,) * 3)
+    with pytest.raises(ImageShape, match="3 channels of mean and std"):
+        classifier(torch.rand(2, 1, 8, 8))

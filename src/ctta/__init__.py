@@ -68,8 +68,13 @@ _HOMES = {
 }
 
 
+_PARTS = ("bench", "doctor", "fetch", "nets", "streams", "testing")
+
+
 def __getattr__(name: str) -> Any:
     # Names arrive on first use, so that the command line can answer before torch is imported.
+    if name in _PARTS:
+        return import_module(f"ctta.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'ctta' has no attribute {name!r}")
     value = getattr(import_module(_HOMES.get(name, "ctta.methods")), name)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm
 
-from ctta.errors import HeadNotFound, ModelError, ParameterError, SharedHead
+from ctta.errors import HeadNotFound, ImageShape, ModelError, ParameterError, SharedHead
 
 Precision = Literal["fp32", "bf16"]
 
@@ -57,6 +57,11 @@ class Classifier(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits (N, C) of images (N, 3, H, W) in [0, 1]."""
         if self.mean is not None and self.std is not None:
+            if x.shape[1] != self.mean.shape[1]:
+                raise ImageShape(
+                    f"Images must have the {self.mean.shape[1]} channels of mean and std; got {tuple(x.shape)}. "
+                    "Repeat a grey channel with x.expand(-1, 3, -1, -1)."
+                )
             x = (x - self.mean) / self.std
         bf16 = self.precision == "bf16"
         # Also where it is off: an autocast around the adapter must not change what "fp32" says.
@@ -81,8 +86,9 @@ class Classifier(nn.Module):
             self._given = None
         if len(given) != 1:
             raise SharedHead(
-                f"The head must be used once per forward pass; {self._title} uses {self.head_name!r} "
-                f"{len(given)} times. {self._advice}"
+                f"The head must be used once per forward pass; {self._title} "
+                f"{f'uses {self.head_name!r} {len(given)} times' if given else f'never uses {self.head_name!r}'}. "
+                f"{self._advice}"
             )
         (g,) = given
         if isinstance(self.head, nn.Conv2d):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ from torch import nn
 
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
-from ctta.errors import CttaError
+from ctta.errors import CttaError, HeadNotFound
 from ctta.norms import norm_layers
 from ctta.registry import methods
 
@@ -44,20 +45,32 @@ class Diagnosis:
 def examine(model: nn.Module, *, image_size: int | None = None, channels: int = 3) -> Diagnosis:
     """Build every method around a model; with an image size, also take one step on two random images."""
     classifier = model if isinstance(model, Classifier) else Classifier(model)
-    found = classifier.head_name is not None
     kinds = Counter(type(layer).__name__ for layer in norm_layers(classifier.model).values())
     images = None
     if image_size is not None:
         images = torch.rand(2, channels, image_size, image_size, generator=torch.Generator().manual_seed(0))
+    found = classifier.head_name is not None and (images is None or _head_works(classifier, images))
     return Diagnosis(
         model=type(classifier.model).__name__,
         parameters=sum(p.numel() for p in classifier.model.parameters()),
-        head=classifier.head_name,
+        head=classifier.head_name if found else None,
         num_classes=classifier.num_classes if found else None,
         num_features=classifier.num_features if found else None,
         norms=dict(kinds),
         methods=[_report(name, cls, classifier, images) for name, cls in sorted(methods().items())],
     )
+
+
+def _head_works(classifier: Classifier, images: torch.Tensor) -> bool:
+    """Whether the layer taken for the head is the one that makes the logits; other complaints are the methods' news."""
+    try:
+        with torch.no_grad():
+            copy.deepcopy(classifier).eval().with_features(images.to(next(classifier.parameters(), images)))
+    except HeadNotFound:
+        return False
+    except (CttaError, RuntimeError, ValueError, TypeError):
+        return True
+    return True
 
 
 def _report(name: str, cls: type[Adapter], classifier: Classifier, images: torch.Tensor | None) -> MethodReport:

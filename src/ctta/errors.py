@@ -89,12 +89,16 @@ class UnknownName(CttaError, KeyError):
     see = ""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
+        self._given = (name, list(known))
         close = difflib.get_close_matches(name.lower(), list(known), n=1)
         hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(sorted(known))}."
         super().__init__(f"{name!r} is not a known {self.kind}.{hint}{self.see}")
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+    def __reduce__(self) -> tuple[type[UnknownName], tuple[str, list[str]]]:
+        return type(self), self._given
 
 
 class UnknownMethod(UnknownName):
@@ -155,4 +159,8 @@ class MissingExtra(CttaError, ImportError):
     """An optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
+        self._given = (package, extra)
         super().__init__(f"{package} is needed here and is not installed: pip install 'ctta[{extra}]'")
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+        return type(self), self._given

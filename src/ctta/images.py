@@ -33,6 +33,10 @@ def broken_images(x: Tensor) -> Tensor | None:
     if low < -_SLACK or high > 1 + _SLACK:
         raise ImageRange(
             f"Images must be floats in [0, 1]; got values in [{low:.4g}, {high:.4g}]. "
-            "Do not normalise in the loader: Classifier(model, mean=..., std=...) does it."
+            + (
+                "Divide grey levels by 255."
+                if low >= 0 and high > 2
+                else "Do not normalise in the loader: Classifier(model, mean=..., std=...) does it."
+            )
         )
     return broken

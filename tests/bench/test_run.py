@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import save_file
 
+from ctta import nets
+from ctta.bench.compare import rows
 from ctta.bench.jobs import Job, do
 from ctta.bench.pool import do_all
 from ctta.bench.record import SCHEMA, read_record, read_records
-from ctta.errors import BadData, MissingData, ParameterError, UnknownMethod, UnknownStream
+from ctta.errors import BadData, ConcurrentUse, MissingData, ParameterError, UnknownMethod, UnknownStream
 
 JOB = Job(
     "dmse", "digits", "digits_resnet8", corruptions=("gaussian_noise", "fog", "contrast"), images=40, batch_size=10
@@ -168,7 +172,9 @@ def test_every_protocol_runs(tmp_path: Path, protocol: str) -> None:
         ({"stream": "cifar10-c"}, MissingData, "--data"),
         ({"settings": {"alpa": 1}}, ParameterError, "has no parameter 'alpa'"),
         ({"protocol": "sudden"}, ParameterError, "must be one of"),
-        ({"method": "tent", "source_data": Path("x.npz")}, MissingData, "x.npz"),
+        ({"method": "tent", "source_data": Path("x.npz")}, ParameterError, "takes no source data"),
+        ({"source_data": Path("x.npz")}, MissingData, "x.npz"),
+        ({"settings": {"seed": 7}}, ParameterError, "--seed"),
     ],
 )
 def test_a_wrong_wish_is_named(tmp_path: Path, change: dict[str, Any], error: type, words: str) -> None:
@@ -182,3 +188,48 @@ def test_foreign_records_are_named(tmp_path: Path) -> None:
     (tmp_path / "record.json").write_text("{}")
     with pytest.raises(BadData, match="not a run record"):
         read_records(tmp_path)
+
+
+def test_ctrl_c_saves_between_two_steps_and_the_run_goes_on_from_there(
+    tmp_path: Path, whole: tuple[dict[str, Any], Path]
+) -> None:
+    def press(adapter: object, steps: int) -> Any:
+        return lambda batch, log: signal.raise_signal(signal.SIGINT) if log["index"] == 5 else None
+
+    with pytest.raises(KeyboardInterrupt):
+        do(JOB, tmp_path, progress=press)
+    assert [path.name for path in tmp_path.rglob("step-*.ctta")] == ["step-00000006.ctta"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert numbers(do(JOB, tmp_path), tmp_path) == numbers(*whole)
+
+
+def test_two_processes_at_one_run_are_refused(tmp_path: Path) -> None:
+    def nested(adapter: object, steps: int) -> Any:
+        return lambda batch, log: do(JOB, tmp_path)
+
+    with pytest.raises(ConcurrentUse, match="Another process is at this run"):
+        do(JOB, tmp_path, progress=nested)
+    do(JOB, tmp_path)
+
+
+def test_a_whole_number_and_its_float_are_one_run(tmp_path: Path) -> None:
+    job = replace(JOB, method="bn", corruptions=("fog",))
+    one = do(replace(job, settings={"alpha": 1}), tmp_path)
+    assert do(replace(job, settings={"alpha": 1.0}, times=3), tmp_path)["address"] == one["address"]
+
+
+def test_a_mistake_in_a_worker_is_told_as_in_this_process(tmp_path: Path) -> None:
+    jobs = [replace(JOB, method="dsme").with_seed(seed) for seed in (0, 1)]
+    with pytest.raises(UnknownMethod, match="Did you mean 'dmse'"):
+        do_all(jobs, tmp_path, workers=2)
+
+
+def test_random_orders_of_several_seeds_can_be_compared(tmp_path: Path) -> None:
+    jobs = [replace(JOB, method="bn", protocol="random-order").with_seed(seed) for seed in (0, 1)]
+    assert len(rows(do_all(jobs, tmp_path))) == 1
+
+
+def test_a_model_of_other_classes_is_refused(tmp_path: Path) -> None:
+    save_file(nets.build("cifar100_resnet56").state_dict(), tmp_path / "w.safetensors")
+    with pytest.raises(ParameterError, match="knows 100 classes; digits has 10"):
+        do(replace(JOB, model="cifar100_resnet56", weights=tmp_path / "w.safetensors"), tmp_path)

@@ -92,8 +92,23 @@ def test_listing_the_table_imports_no_network() -> None:
     assert listed.stdout.split() == ["ctta.nets.models"]
 
 
+SHIPPED = [name for name in nets.MODELS if (nets.SHIPPED / nets.MODELS[name].file).exists()]
+
+
 @pytest.mark.shared_data
-@pytest.mark.parametrize("name", [name for name, model in nets.MODELS.items() if model.sha256])
+@pytest.mark.parametrize("name", [n for n, model in nets.MODELS.items() if model.sha256 and n not in SHIPPED])
 def test_digests_are_those_of_the_files(name: str) -> None:
     model = nets.MODELS[name]
     assert hashlib.sha256(shared_file(model.file).read_bytes()).hexdigest() == model.sha256
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_models_that_come_with_the_package_load_without_a_path(name: str) -> None:
+    model = nets.MODELS[name]
+    assert hashlib.sha256((nets.SHIPPED / model.file).read_bytes()).hexdigest() == model.sha256
+    logits = nets.classifier(name)(torch.rand(2, 3, 32, 32))
+    assert logits.shape == (2, 10)
+
+
+def test_two_models_come_with_the_package() -> None:
+    assert SHIPPED == ["digits_resnet8", "cifar10_resnet20_ctta"]

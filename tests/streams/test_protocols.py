@@ -252,7 +252,7 @@ def test_a_correlated_stream_shows_every_image_once_with_its_classes_in_clumps()
 def test_a_correlated_stream_deals_each_class_out_by_its_dirichlet_shares():
     y = torch.arange(40) % 2
     stream = correlated([Domain("d", 5, Images(torch.zeros(40, 1, 16, 16), y))], concentration=0.5, seed=4)
-    generator = torch.Generator().manual_seed(4)
+    generator = torch.Generator().manual_seed(1_000_003 * 4)
     cuts = []
     for _ in range(2):
         draw = torch._standard_gamma(torch.full((2,), 0.5, dtype=torch.float64), generator)
@@ -290,3 +290,9 @@ def test_too_many_images_are_refused(marked):
 def test_severities_may_be_an_iterator(images):
     names = [(d.name, d.severity) for d in corrupted(images, ("fog", "snow"), iter((1, 2)))]
     assert names == [("fog", 1), ("fog", 2), ("snow", 1), ("snow", 2)]
+
+
+def test_fewer_images_of_a_sorted_domain_are_of_all_its_classes():
+    y = torch.arange(50) // 10
+    stream = in_order([Domain("d", 0, Images(torch.zeros(50, 1, 16, 16), y))], images=20)
+    assert len(torch.cat([b.y for b in stream]).unique()) == 5

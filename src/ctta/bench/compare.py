@@ -39,19 +39,27 @@ def rows(records: Sequence[dict[str, Any]], *, force: bool = False) -> list[Row]
             f"These runs differ in {fact}: {'; '.join(values)}. Their errors cannot be compared. "
             "Choose like runs, or use --force, which marks the table."
         )
-    groups: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str | None], dict[int, dict[str, Any]]] = {}
     for record in records:
-        groups.setdefault(label(record), []).append(record)
-    return [_row(name, group) for name, group in groups.items()]
+        key = (label(record), record["spec"].get("source_data"))
+        groups.setdefault(key, {})[record["spec"]["seed"]] = record
+    names = [name for name, _ in groups]
+    return [
+        _row(name if names.count(name) == 1 else f"{name} source {str(source)[:8]}", list(group.values()))
+        for (name, source), group in groups.items()
+    ]
 
 
 def differences(records: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
     """The facts that make runs unlike, each with its values."""
     found = {}
     for fact in COMPARABLE:
-        values = list(dict.fromkeys(json.dumps(_comparable(r["spec"], fact), sort_keys=True) for r in records))
+        values: dict[str, str] = {}
+        for record in records:
+            value = json.dumps(_comparable(record["spec"], fact), sort_keys=True)
+            values.setdefault("all" if value == "null" else value, label(record))
         if len(values) > 1:
-            found[fact] = values
+            found[fact] = [f"{value} in {name}" for value, name in values.items()]
     return found
 
 
@@ -65,8 +73,8 @@ def label(record: dict[str, Any]) -> str:
     return " ".join([name, *(f"{k}={v}" for k, v in sorted(own.items()))])
 
 
-def text_table(found: Sequence[Row], form: str = "text") -> str:
-    """The rows as "text", "markdown", "latex" or "csv"; the lowest error of a column is bold where that exists."""
+def text_table(found: Sequence[Row], form: str = "text", *, mark: bool = True) -> str:
+    """The rows as "text", "markdown", "latex" or "csv"; the lowest error of a column is bold, or has a star."""
     domains = list(found[0].errors)
     head = ["method", *domains, "mean", "seeds", "images/s"]
     body = [[r.label, *_numbers(r, domains), _mean(r), str(len(r.seeds)), f"{r.images_per_second:.0f}"] for r in found]
@@ -76,7 +84,7 @@ def text_table(found: Sequence[Row], form: str = "text") -> str:
         csv.writer(file, lineterminator="\n").writerows([head, *body])
         return file.getvalue()
     bold = {"markdown": "**{}**", "latex": r"\textbf{{{}}}", "text": "{}*"}[form]
-    for line in body if len(body) > 1 else ():
+    for line in body if len(body) > 1 and mark else ():
         for i, lowest in enumerate(best, start=1):
             if float(line[i].split(" ")[0]) == lowest:
                 line[i] = bold.format(line[i])
@@ -123,8 +131,11 @@ def _row(name: str, group: Sequence[dict[str, Any]]) -> Row:
 
 def _comparable(spec: dict[str, Any], fact: str) -> Any:
     value = spec[fact]
-    # Another seed draws other noise on the same images: that is a repetition, not another benchmark.
-    return {k: v for k, v in value.items() if k != "corruption_seed"} if fact == "data" else value
+    if fact == "data":
+        # Another seed draws other noise on the same images: that is a repetition, not another benchmark.
+        return {k: v for k, v in value.items() if k != "corruption_seed"}
+    # Random orders show the same domains.
+    return sorted(value) if fact == "corruptions" and spec["protocol"]["name"] == "random-order" else value
 
 
 def _numbers(row: Row, domains: Sequence[str]) -> list[str]:

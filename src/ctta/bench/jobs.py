@@ -13,11 +13,11 @@ from torch import Tensor
 from ctta import nets
 from ctta.adapter import Adapter
 from ctta.bench.run import Listen, run
-from ctta.bench.sources import open_domains, read_images, severities_of
+from ctta.bench.sources import CLASSES, open_domains, read_images, severities_of
 from ctta.bench.spec import RunSpec
 from ctta.classifier import Classifier
 from ctta.digests import sha256_of
-from ctta.errors import ParameterError
+from ctta.errors import MissingData, ParameterError
 from ctta.methods.eata import fisher_from_source
 from ctta.prototypes import prototypes_from_source
 from ctta.registry import method
@@ -59,11 +59,12 @@ def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | N
     """Run a job, or find its record; ``progress`` gives the listener for an adapter and a number of steps."""
     model = nets.classifier(job.model, job.weights)
     stream, data = open_stream(job)
+    _refuse_other_classes(job, stream, model)
     cls, arguments = method(job.method), _arguments(job)
-    given, source_data = _given(job, cls, model)
+    source_data = None if job.source_data is None else _source_digest(job, cls)
 
     def build() -> Adapter:
-        return cls(model, **arguments, **given)
+        return cls(model, **arguments, **_given(job, cls, model))
 
     table = nets.MODELS[job.model]
     spec = RunSpec(
@@ -71,9 +72,9 @@ def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | N
         settings={name: value for name, value in arguments.items() if name != "seed"},
         model={"name": job.model, "digest": model.digest(), "mean": table.mean, "std": table.std},
         data=data,
-        protocol={"name": job.protocol, "times": job.times},
+        protocol={"name": job.protocol} | ({"times": job.times} if job.protocol == "recurring" else {}),
         corruptions=tuple(stream.domains),
-        severity=job.severity,
+        severity=None if job.protocol in ("gradual", "clean") else job.severity,
         images=job.images,
         batch_size=job.batch_size,
         seed=job.seed,
@@ -120,20 +121,44 @@ def _arguments(job: Job) -> dict[str, Any]:
         raise ParameterError(
             f"{cls.__name__} has no parameter {sorted(unknown)[0]!r}. It has: {', '.join(sorted(cls.arguments()))}."
         )
-    arguments = recipe | job.settings
+    if "seed" in job.settings:
+        raise ParameterError("The seed is given with --seed, not with --set.")
+    defaults = cls.arguments()
+    # 1 and 1.0 are one learning rate, and must be one address.
+    settings = {
+        k: float(v) if type(v) is int and isinstance(defaults[k], float) else v for k, v in job.settings.items()
+    }
+    arguments = recipe | settings
     return arguments | ({"seed": job.seed} if "seed" in cls.arguments() else {})
 
 
-def _given(job: Job, cls: type[Adapter], model: Classifier) -> tuple[dict[str, Any], str | None]:
-    """What the method takes from source data, and the digest of those data."""
+def _refuse_other_classes(job: Job, stream: Stream, model: Classifier) -> None:
+    highest = max(int(segment.images.y.max()) for segment in stream.segments)
+    found = CLASSES.get(job.stream, highest + 1)
+    if highest >= model.num_classes or (job.stream in CLASSES and found != model.num_classes):
+        raise ParameterError(
+            f"{job.model} knows {model.num_classes} classes; {job.stream} has {found}. "
+            "Choose a model of this data with --model: ctta ls models."
+        )
+
+
+def _source_digest(job: Job, cls: type[Adapter]) -> str:
+    assert job.source_data is not None
+    if not {"prototypes", "fisher"} & set(cls.arguments()):
+        raise ParameterError(f"{cls.__name__} takes no source data. Leave out --source-data.")
+    if not job.source_data.is_file():
+        raise MissingData(f"There is no file {job.source_data.absolute()} for --source-data.")
+    return sha256_of(job.source_data)
+
+
+def _given(job: Job, cls: type[Adapter], model: Classifier) -> dict[str, Any]:
+    """What the method takes from source data."""
     if job.source_data is None:
-        return {}, None
-    images, digest = read_images(job.source_data, model.num_classes), sha256_of(job.source_data)
+        return {}
+    images = read_images(job.source_data, model.num_classes)
     if "prototypes" in cls.arguments():
-        return {"prototypes": prototypes_from_source(model, _batches(images, job))}, digest
-    if "fisher" in cls.arguments():
-        return {"fisher": fisher_from_source(model, _batches(images, job))}, digest
-    raise ParameterError(f"{cls.__name__} takes no source data. Leave out --source-data.")
+        return {"prototypes": prototypes_from_source(model, _batches(images, job))}
+    return {"fisher": fisher_from_source(model, _batches(images, job))}
 
 
 def _batches(images: Images, job: Job) -> Iterator[tuple[Tensor, Tensor]]:

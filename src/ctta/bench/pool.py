@@ -46,6 +46,9 @@ def do_all(
                 if follow is not None:
                     follow.done(records[-1])
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            # Asked to end, a run saves a checkpoint first.
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
+            pool.shutdown(wait=True, cancel_futures=True)
             raise
     return records

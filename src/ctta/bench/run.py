@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
+
+from torch import Tensor
 
 from ctta.adapter import Adapter
 from ctta.bench.evaluate import Progress, scored
 from ctta.bench.record import FORMAT, environment, peak_memory, read_record, write_record
 from ctta.bench.spec import RunSpec
 from ctta.classifier import Classifier
-from ctta.errors import BadData
+from ctta.errors import BadData, ConcurrentUse
 from ctta.streams.stream import Stream
 
 STEPS = "steps.jsonl"
@@ -42,25 +48,81 @@ def run(
     if (place / "record.json").exists() and (found := read_record(place))["complete"]:
         return found
     place.mkdir(parents=True, exist_ok=True)
+    with _alone(place):
+        return _run(spec, build, model, stream, place, command, save_every, progress)
+
+
+def _run(
+    spec: RunSpec,
+    build: Callable[[], Adapter],
+    model: Classifier,
+    stream: Stream,
+    place: Path,
+    command: str,
+    save_every: float,
+    progress: Listen | None,
+) -> dict[str, Any]:
     adapter, done = _resume(place, model) or (build(), 0)
     listener = progress(adapter, len(stream) - done) if progress is not None else None
     steps = _first_lines(place / STEPS, done)
     with (place / STEPS).open("a", encoding="utf-8") as file:
         saved = time.monotonic()
-        for batch, log in scored(adapter, stream.starting_at(done), learn=spec.learn):
-            steps.append(log)
-            file.write(json.dumps(log) + "\n")
-            if listener is not None:
-                listener(batch, log)
-            if time.monotonic() - saved >= save_every:
-                _checkpoint(place, adapter, len(steps), file)
-                saved = time.monotonic()
+        with _asked_to_stop() as stop:
+            for batch, log in scored(adapter, stream.starting_at(done), learn=spec.learn):
+                steps.append(log)
+                file.write(json.dumps(log) + "\n")
+                if listener is not None:
+                    listener(batch, log)
+                if stop or time.monotonic() - saved >= save_every:
+                    _checkpoint(place, adapter, len(steps), file)
+                    saved = time.monotonic()
+                if stop:
+                    raise KeyboardInterrupt
         _sync(file)
     record = _record(spec, adapter, steps, command)
     write_record(place, record)
     for left in _checkpoints(place):
         left.unlink()
     return record
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Hold the run's folder; a second process that wants it is refused."""
+    with (place / "lock").open("w") as lock:
+        try:
+            import fcntl  # noqa: PLC0415, not on every platform
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ModuleNotFoundError:
+            pass
+        except OSError:
+            raise ConcurrentUse(
+                f"Another process is at this run ({place}). Wait for it, or use another --out."
+            ) from None
+        yield
+    (place / "lock").unlink(missing_ok=True)
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[list[int]]:
+    """A list that fills when the user asks to stop: a run ends between two steps, or at once if asked twice."""
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(number: int, frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    usual = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
 
 def _resume(place: Path, model: Classifier) -> tuple[Adapter, int] | None:
@@ -121,9 +183,7 @@ def _record(spec: RunSpec, adapter: Adapter, steps: list[dict[str, Any]], comman
     seconds = sum(step["seconds"] for step in steps)
     images = sum(images for images, _ in counts.values())
     device = str(next(adapter.parameters()).device)
-    settings = {
-        k: v if isinstance(v, (bool, int, float, str, type(None))) else str(v) for k, v in adapter.settings.items()
-    }
+    settings = {name: _plain(value) for name, value in adapter.settings.items()}
     return {
         "format": FORMAT,
         "address": spec.address,
@@ -149,3 +209,10 @@ def _record(spec: RunSpec, adapter: Adapter, steps: list[dict[str, Any]], comman
         "command": command,
         "complete": True,
     }
+
+
+def _plain(value: Any) -> Any:
+    """A setting as JSON; a tensor by its digest, a function or module by its name."""
+    if isinstance(value, Tensor):
+        return f"tensor {hashlib.sha256(value.detach().cpu().contiguous().numpy().tobytes()).hexdigest()}"
+    return value if isinstance(value, (bool, int, float, str, type(None))) else repr(value)

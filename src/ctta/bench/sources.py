@@ -15,6 +15,8 @@ from ctta.streams.corruptions.constants import Scale
 from ctta.streams.datasets import cifar10_c, cifar100_c, domainnet126, image_folder, imagenet_c
 from ctta.streams.datasets.checks import images_of, labels_of
 from ctta.streams.datasets.files import read_npz
+from ctta.streams.datasets.manifest import NAME as MANIFEST
+from ctta.streams.datasets.pictures import Pictures
 from ctta.streams.digits import digits
 from ctta.streams.domain import Domain
 from ctta.streams.generated import corrupted
@@ -24,7 +26,7 @@ PUBLISHED: dict[str, Callable[..., list[Domain]]] = {
     "cifar100-c": cifar100_c,
     "imagenet-c": imagenet_c,
 }
-CLASSES = {"cifar10-c": 10, "cifar100-c": 100, "imagenet-c": 1000}
+CLASSES = {"digits": 10, "cifar10-c": 10, "cifar100-c": 100, "imagenet-c": 1000}
 STREAMS = ("digits", *PUBLISHED, "domainnet-126", "folder")
 
 
@@ -56,7 +58,7 @@ def open_domains(
         found = PUBLISHED[name](data, corruptions, severities)
     else:
         found = domainnet126(data) if name == "domainnet-126" else image_folder(data)
-    return found, {"name": name, "origin": found[0].origin, "digest": _digest_of_listing(data)}
+    return found, {"name": name, "origin": found[0].origin, "digest": _digest_of_domains(data, found)}
 
 
 def read_images(path: Path, classes: int | None = None) -> Images:
@@ -91,7 +93,21 @@ def _digest_of(images: Images) -> str:
     return hashlib.sha256(images.x.contiguous().numpy().tobytes() + images.y.numpy().tobytes()).hexdigest()
 
 
-def _digest_of_listing(folder: Path) -> str:
-    """Names and sizes of all files: reading hundreds of gigabytes for a digest would cost more than the run."""
-    listing = sorted(f"{p.relative_to(folder)} {p.stat().st_size}" for p in folder.rglob("*") if p.is_file())
-    return hashlib.sha256("\n".join(listing).encode()).hexdigest()
+def _digest_of_domains(folder: Path, domains: Sequence[Domain]) -> str:
+    """What the domains read: the manifest where we made them, else names and sizes of files, or a sample of arrays.
+
+    Hashing hundreds of gigabytes would cost more than the run.
+    """
+    if (folder / MANIFEST).is_file():
+        return sha256_of(folder / MANIFEST)
+    sha = hashlib.sha256()
+    for domain in domains:
+        sha.update(f"{domain.name} {domain.severity} {len(domain)}\n".encode())
+        sha.update(domain.images.y.numpy().tobytes())
+        if isinstance(domain.images, Pictures):
+            files = (f"{path.relative_to(folder)} {path.stat().st_size}" for path in domain.images.paths)
+            sha.update("\n".join(files).encode())
+        else:
+            sample = domain.images.take(slice(None, None, max(1, len(domain) // 64)))
+            sha.update(sample.x.contiguous().numpy().tobytes())
+    return sha.hexdigest()

@@ -35,7 +35,7 @@ class RunSpec:
     data: dict[str, Any]
     protocol: dict[str, Any]
     corruptions: tuple[str, ...]
-    severity: int
+    severity: int | None
     images: int | None
     batch_size: int
     seed: int

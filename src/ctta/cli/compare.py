@@ -22,7 +22,7 @@ class Form(str, Enum):
 
 
 def compare(
-    folder: Annotated[Path, typer.Argument(help="A folder of run records, or one record.")],
+    folders: Annotated[list[Path], typer.Argument(help="Folders of run records, or records.")],
     form: Annotated[Form, typer.Option("--format", help="Of the table.")] = Form.text,
     force: Annotated[bool, typer.Option("--force", help="Compare unlike runs, and mark the table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
@@ -30,7 +30,9 @@ def compare(
     """Put run records in one table; unlike runs are refused with the fact that differs."""
     from ctta.bench.record import read_records  # noqa: PLC0415 - ctta --help takes no torch
 
-    echo_comparison(read_records(folder), form=form.value, force=force, as_json=as_json)
+    echo_comparison(
+        [r for folder in folders for r in read_records(folder)], form=form.value, force=force, as_json=as_json
+    )
 
 
 def echo_comparison(
@@ -46,4 +48,4 @@ def echo_comparison(
         return
     for fact, values in unlike.items():
         typer.echo(f"NOT COMPARABLE: {fact} differs: {'; '.join(values)}")
-    typer.echo(text_table(found, form), nl=False)
+    typer.echo(text_table(found, form, mark=not unlike), nl=False)

@@ -24,7 +24,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the reports as JSON instead of a table.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
-    """Compare methods on handwritten digits under fifteen corruptions: no download, about a minute."""
+    """Compare methods on handwritten digits under fifteen corruptions: no download, a minute or two."""
     # Here, because ctta --help takes none of these.
     from ctta.bench.demo import demo_adapters, demo_stream, run_demo  # noqa: PLC0415
     from ctta.bench.plots import demo_figure, require_matplotlib  # noqa: PLC0415

@@ -50,9 +50,10 @@ def _methods() -> list[dict[str, Any]]:
 
 
 def _streams() -> list[dict[str, Any]]:
+    from ctta.bench.sources import STREAMS  # noqa: PLC0415
     from ctta.streams.corruptions import CORRUPTIONS, HELD_OUT  # noqa: PLC0415
 
-    rows = [{"stream": "digits", "kind": "images", "use": "ctta demo"}]
+    rows = [{"stream": name, "kind": "data", "use": f"ctta run METHOD {name}"} for name in STREAMS]
     rows += [{"stream": name, "kind": "corruption", "use": "one of the fifteen"} for name in CORRUPTIONS]
     rows += [{"stream": name, "kind": "corruption", "use": "held out for tuning"} for name in HELD_OUT]
     return rows
@@ -62,7 +63,15 @@ def _models() -> list[dict[str, Any]]:
     from ctta.nets.models import MODELS  # noqa: PLC0415
 
     return [
-        {"model": m.name, "classes": m.num_classes, "pixels": m.input_size, "file": m.file, "source": m.source}
+        {
+            "model": m.name,
+            "classes": m.num_classes,
+            "pixels": m.input_size,
+            "mean": "none" if m.mean is None else ", ".join(f"{v:.3g}" for v in m.mean),
+            "std": "none" if m.std is None else ", ".join(f"{v:.3g}" for v in m.std),
+            "file": m.file,
+            "source": m.source,
+        }
         for m in MODELS.values()
     ]
 

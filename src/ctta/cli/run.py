@@ -17,7 +17,9 @@ from ctta.errors import ParameterError
 def run(
     method: Annotated[str, typer.Argument(help="A method: ctta ls methods.")],
     stream: Annotated[str, typer.Argument(help="digits, cifar10-c, cifar100-c, imagenet-c, domainnet-126 or folder.")],
-    model: Annotated[str, typer.Option(help="The source model: ctta ls models.")] = "digits_resnet8",
+    model: Annotated[
+        str | None, typer.Option(help="The source model: ctta ls models. Default: the one that comes with ctta.")
+    ] = None,
     weights: Annotated[Path | None, typer.Option(help="Its file, where it does not come with ctta.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the published files, or an npz of clean images.")] = None,
     source_data: Annotated[
@@ -43,7 +45,10 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
-    """Run a method through a stream; a run that was interrupted goes on, and one that is done costs nothing."""
+    """Run a method through a stream; a run that was interrupted goes on, and one that is done costs nothing.
+
+    The method takes the settings published for the stream (its recipe) unless --set says otherwise.
+    """
     from ctta.bench.jobs import Job  # noqa: PLC0415 - ctta --help takes no torch
     from ctta.bench.pool import do_all  # noqa: PLC0415
     from ctta.cli.compare import echo_comparison  # noqa: PLC0415
@@ -51,7 +56,7 @@ def run(
     job = Job(
         method=method,
         stream=stream,
-        model=model,
+        model=model or default_model(stream),
         weights=weights,
         data=data,
         source_data=source_data,
@@ -76,6 +81,14 @@ def run(
         typer.echo(f"record {out / record['address'] / 'record.json'}")
 
 
+def default_model(stream: str) -> str:
+    """The source model that comes with ctta for a stream."""
+    shipped = {"digits": "digits_resnet8", "cifar10-c": "cifar10_resnet20_ctta"}
+    if stream not in shipped:
+        raise ParameterError(f"{stream} needs --model; ctta comes with one for {' and '.join(shipped)} only.")
+    return shipped[stream]
+
+
 def parse_seeds(text: str) -> list[int]:
     """Seeds of "3", "1,2,5" or "0..4"."""
     try:
@@ -88,7 +101,7 @@ def parse_seeds(text: str) -> list[int]:
         seeds = []
     if not seeds:
         raise ParameterError(f"Seeds are a number, numbers with commas between, or a range 0..4. Got {text!r} instead.")
-    return seeds
+    return list(dict.fromkeys(seeds))
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:

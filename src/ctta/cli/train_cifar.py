@@ -23,7 +23,7 @@ def train_cifar10(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train a CIFAR-10 ResNet on one core in a few hours; an interrupted training goes on where it was."""
+    """Train a CIFAR-10 ResNet on one core in one to two hours; an interrupted training goes on where it was."""
     from ctta.nets.cifar10 import SourceModel  # noqa: PLC0415 - ctta --help takes no torch
     from ctta.nets.train_cifar import CifarTraining  # noqa: PLC0415
     from ctta.streams.cifar import load  # noqa: PLC0415

@@ -89,7 +89,7 @@ def check(name: str, path: Path) -> list[str]:
 def _fetch_archive(archive: Archive, folder: Path, *, keep_packed: bool, progress: Progress | None) -> list[Path]:
     target = folder / archive.file
     unpacked = [folder / name for name in archive.inside]
-    if not keep_packed and all(path.is_dir() for path in unpacked):
+    if not keep_packed and all(path.is_dir() and any(path.iterdir()) for path in unpacked):
         if archive.digests:
             check_archive(archive, unpacked[0])
         return unpacked

@@ -77,6 +77,8 @@ def _attempt(url: str, part: Path, progress: Progress | None) -> bool:
                 begin = 0
             length = answer.headers.get("Content-Length", "")
             total = begin + int(length) if length.isdecimal() else None
+            if whole := re.fullmatch(r"bytes \d+-\d+/(\d+)", answer.headers.get("Content-Range", "")):
+                total = int(whole[1])  # a host may give a shorter piece than was asked for
             start = answer.read(_START)
             _refuse_page(answer, start if begin == 0 else b"", url)
             _need_room(part, begin, total)

@@ -23,8 +23,20 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
             raise BadData(f"{archive} cannot be unpacked: {str(error).rstrip('.')}.") from error
         found = sorted(place.iterdir())
         for path in found:
-            if (folder / path.name).exists():
-                raise BadData(f"{folder / path.name} is already there: move it away before unpacking {archive.name}.")
-        return [path.rename(folder / path.name) for path in found]
+            target = folder / path.name
+            if target.exists() and not _same_files(path, target):
+                raise BadData(f"{target} is already there: move it away before unpacking {archive.name}.")
+        # What an interrupted unpacking has moved already stays.
+        return [folder / p.name if (folder / p.name).exists() else p.rename(folder / p.name) for p in found]
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _same_files(one: Path, other: Path) -> bool:
+    """Whether two files or folders hold the same names and sizes."""
+    return _sizes(one) == _sizes(other)
+
+
+def _sizes(path: Path) -> dict[str, int]:
+    files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+    return {str(p.relative_to(path)): p.stat().st_size for p in files}

@@ -6,10 +6,12 @@ the `ctta.Classifier` that normalises its images. Models that come with the pack
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ctta.digests import sha256_of
 from ctta.errors import MissingData, UnknownName
 from ctta.nets.models import MODELS, Model
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from ctta.classifier import Classifier
+
+logger = logging.getLogger("ctta")
 
 #: The folder of the weights that come with the package.
 SHIPPED = Path(__file__).parents[1] / "data"
@@ -58,6 +62,8 @@ def load(name: str, path: str | os.PathLike[str] | None = None) -> nn.Module:
             f"The weights of {name} are not at {path.absolute()}. They are published as {model.file} "
             f"({model.source}): put that file there, or give the path of your copy."
         )
+    if model.sha256 is not None and (found := sha256_of(path)) != model.sha256:
+        logger.warning("%s is not the published file of %s: sha256 %s, not %s", path, name, found, model.sha256)
     net = model.build()
     fit(net, read_weights(path, drop=model.drop), what=f"The weights in {path.name}")
     return net.eval()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Channels = tuple[float, float, float]
 
 IMAGENET: tuple[Channels, Channels] = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+CIFAR10: tuple[Channels, Channels] = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 CIFAR100: tuple[Channels, Channels] = ((0.5070, 0.4865, 0.4409), (0.2673, 0.2564, 0.2761))
 DIGITS: tuple[Channels, Channels] = ((0.307, 0.307, 0.307), (0.325, 0.325, 0.325))  # of the training digits
 HALF: tuple[Channels, Channels] = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
@@ -59,6 +60,7 @@ MODELS: dict[str, Model] = {
             "digits_resnet8.safetensors",
             "comes with ctta: ctta train digits",
             *DIGITS,
+            sha256="28cbfb986bd075d9e8cc6f83f6258f1bbaffc218e97cbebab012c393dd807549",
         ),
         Model(
             "cifar10_resnet20",
@@ -70,6 +72,17 @@ MODELS: dict[str, Model] = {
             "akamaster/pytorch_resnet_cifar10 on GitHub, resnet20-12fca82f.th as safetensors",
             *IMAGENET,
             sha256="02926273efb1deadb6dc654c7087baea932ef2026d9f854680d6858146d85838",
+        ),
+        Model(
+            "cifar10_resnet20_ctta",
+            _net("cifar_resnet", "CifarResNet", 20, 10, shortcut="conv"),
+            10,
+            32,
+            "fc",
+            "cifar10_resnet20_ctta.safetensors",
+            "comes with ctta: ctta train cifar10",
+            *CIFAR10,
+            sha256="14ed9c3671936d711a89604d8736f087d887d4ee7c876da1ba4537675e7b7a9d",
         ),
         Model(
             "cifar10_resnet56",

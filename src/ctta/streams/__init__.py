@@ -1,5 +1,6 @@
 """What arrives, in which order."""
 
+from ctta.streams import datasets
 from ctta.streams.arrays import Images
 from ctta.streams.batch import Batch
 from ctta.streams.digits import Digits, digits
@@ -21,6 +22,7 @@ __all__ = [
     "continual",
     "correlated",
     "corrupted",
+    "datasets",
     "digits",
     "gradual",
     "mixed",

@@ -2,7 +2,7 @@
 
 They take domains (``corrupted(images)``, ``cifar10_c(folder)``, ``image_folder(folder)``, ...). In all of them ``seed``
 shuffles the images within a domain, the same permutation for domains of one size, and None keeps their order;
-``images`` takes the first so many of each domain.
+``images`` takes so many of each domain, the first of that order.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def correlated(
     segments = []
     for number, domain in enumerate(domains):
         order = _order(len(domain), seed, images)
-        generator = torch.Generator().manual_seed(seed + number)
+        generator = torch.Generator().manual_seed(1_000_003 * seed + number)
         clumps = _dealt(domain.images.y[order], concentration, generator)
         segments.append(Segment(domain.name, domain.severity, domain.images, order[clumps]))
     return Stream(segments, batch_size=batch_size)
@@ -109,8 +109,11 @@ def clean(images: Labelled, *, batch_size: int = 200, seed: int | None = 0, most
 def _order(size: int, seed: int | None, images: int | None) -> Tensor:
     if images is not None and not 1 <= images <= size:
         raise ParameterError(f"The 'images' per domain must be in 1..{size}. Got {images} instead.")
-    order = torch.arange(size) if images is None else torch.arange(images)
-    return order if seed is None else order[torch.randperm(len(order), generator=torch.Generator().manual_seed(seed))]
+    whole = torch.arange(size)
+    if seed is not None:
+        # Shuffled before the cut: files sorted by class must not show their first classes only.
+        whole = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
+    return whole[:images]
 
 
 def _dealt(y: Tensor, concentration: float, generator: torch.Generator) -> Tensor:

@@ -76,7 +76,7 @@ def corrupt(images: Tensor, name: str, *, severity: int = 5, seed: int = 0, scal
     _check_severity(severity)
     _check_scale(scale)
     _check_images(images)
-    levels = _to_levels(images)
+    levels, seed = _to_levels(images), int(seed)
     c = constants_at(name, severity, min(images.shape[-2:]), scale)
     per_chunk = max(1, _CHUNK // levels[0].numel())
     parts = [_apply(part, name, c, seed, severity) for part in torch.split(levels, per_chunk)]

@@ -28,7 +28,7 @@ def images_of(x: NDArray[Any], path: Path) -> Tensor:
 
 def labels_of(y: NDArray[Any], path: Path, *, count: int, classes: int | None) -> Tensor:
     """Classes (N,) as int64, one for each of `count` images, each in 0..classes-1."""
-    if y.dtype.kind not in "iu" or y.shape != (count,):
+    if y.dtype.kind not in "iu" or y.shape != (count,) or count == 0:
         raise BadData(f"The labels of {path} must be {count} integers; got {y.dtype} {y.shape}.")
     low, high = int(y.min()), int(y.max())
     if low < 0 or (classes is not None and high >= classes):

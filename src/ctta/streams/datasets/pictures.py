@@ -47,6 +47,10 @@ def read_picture(path: Path) -> Image.Image:
     """Decode an image file as RGB."""
     try:
         with Image.open(path) as image:
+            if image.mode.startswith("I") or image.mode == "F":
+                raise BadData(
+                    f"{path} has more than 8 bits per channel (mode {image.mode}). Convert it to 8 bits first."
+                )
             return image.convert("RGB")
     except FileNotFoundError as error:
         raise MissingData(f"{path.name} is not in {path.parent.absolute()}.") from error
@@ -72,7 +76,7 @@ def centre(side: int, *, resize: int | None = None) -> Prepare:
 
 def listed(folder: Path) -> list[Path]:
     """The image files directly in a folder, by name."""
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
+    return sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and p.name[0] != "." and p.is_file())
 
 
 def folders(folder: Path) -> list[Path]:

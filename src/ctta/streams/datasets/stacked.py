@@ -74,7 +74,7 @@ def _stacked(
     origin: Origin = "generated" if manifest is not None else "published" if verify else "unverified"
     path = folder / "labels.npy"
     y = read_npy(path, hint=hint)
-    labels = labels_of(y, path, count=len(y), classes=None if layout is None else layout.classes)
+    labels = labels_of(y, path, count=y.shape[0] if y.ndim else 0, classes=None if layout is None else layout.classes)
     if manifest is None and len(y) != 50_000:
         raise BadData(f"{path} must be 50000 labels; got {len(y)}.")
     each = len(y) // len(stacked)
