@@ -248,3 +248,11 @@ def test_progress_counts_every_image_of_every_part(array, tmp_path):
     make_c(ArraySource(array), tmp_path / "out", RECIPE, progress=lambda *given: seen.append(given))
     assert seen[-1] == ("contrast.npy", 24, 24)
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
+
+
+def test_grey_arrays_are_corrupted_and_read_back(tmp_path):
+    np.savez(tmp_path / "grey.npz", x=pixels(4, 28, 28, 1), y=np.arange(4))
+    make_c(ArraySource(tmp_path / "grey.npz"), tmp_path / "out", RECIPE)
+    (domain,) = own_c(tmp_path / "out", ["contrast"], [5])
+    clean = torch.from_numpy(np.load(tmp_path / "grey.npz")["x"]).permute(0, 3, 1, 2)
+    assert torch.equal(domain.images.take(slice(None)).x, corrupt(clean, "contrast", severity=5, seed=7))

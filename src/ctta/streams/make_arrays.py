@@ -33,8 +33,6 @@ class ArraySource:
         self.y = labels_of(y, labels or path, count=len(x), classes=None)
         if self.x.is_floating_point() and not bool(((self.x >= 0) & (self.x <= 1)).all()):
             raise BadData(f"The images of {path} are floats outside [0, 1]: corrupt images before normalising them.")
-        if self.x.shape[1] != 3:
-            raise BadData(f"The images of {path} must have 3 channels; got {self.x.shape[1]}.")
         self.images, self.side = len(self.x), min(self.x.shape[2:])
 
     def describe(self) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _stacked(
     for name in corruptions:
         path = folder / f"{name}.npy"
         x = read_npy(path, hint=hint)
-        same_shape(x, (len(y), *x.shape[1:3], 3) if layout is None else (len(y), 32, 32, 3), path)
+        same_shape(x, (len(y), *x.shape[1:]) if layout is None else (len(y), 32, 32, 3), path)
         for severity in levels:
             if severity not in stacked:
                 raise ParameterError(f"{folder} has the severities {', '.join(map(str, stacked))}. Got {severity}.")
