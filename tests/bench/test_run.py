@@ -196,10 +196,14 @@ def test_ctrl_c_saves_between_two_steps_and_the_run_goes_on_from_there(
     def press(adapter: object, steps: int) -> Any:
         return lambda batch, log: signal.raise_signal(signal.SIGINT) if log["index"] == 5 else None
 
-    with pytest.raises(KeyboardInterrupt):
-        do(JOB, tmp_path, progress=press)
+    outside = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            do(JOB, tmp_path, progress=press)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, outside)
     assert [path.name for path in tmp_path.rglob("step-*.ctta")] == ["step-00000006.ctta"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert numbers(do(JOB, tmp_path), tmp_path) == numbers(*whole)
 
 

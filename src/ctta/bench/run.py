@@ -117,7 +117,9 @@ def _asked_to_stop() -> Iterator[list[int]]:
             raise KeyboardInterrupt
         asked.append(number)
 
-    usual = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    # A shell starts background jobs with Ctrl-C ignored: it stays so.
+    wanted = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
+    usual = {number: signal.signal(number, ask) for number in wanted}
     try:
         yield asked
     finally:
