@@ -61,11 +61,29 @@ def pixelate(x: Tensor, c: Constants, draws: Draws) -> Tensor:
     """Shrink with a box filter and blow up again."""
     height, width = x.shape[-2:]
     h, w = max(int(height * c["factor"]), 1), max(int(width * c["factor"]), 1)
+    if (height, width) in {(h * k, w * k) for k in (2, 4, 8)}:
+        return _whole_boxes(x, height // h)
     # Pillow rounds to 8 bits between the two passes.
     narrow = apply_across(x.float(), _box_matrix(width, w)).add_(0.5).floor_()
     small = apply_down(narrow, _box_matrix(height, h)).add_(0.5).to(torch.uint8)
     wide = small.gather(3, _nearest_source(w, width).expand(*small.shape[:3], -1))
     return wide.index_select(2, _nearest_source(h, height))
+
+
+def _whole_boxes(x: Tensor, k: int) -> Tensor:
+    """The same for boxes of k x k pixels, k a power of two: sums of slices and shifts, half the time."""
+    narrow = _rounded_mean([x[..., i::k] for i in range(k)])
+    small = _rounded_mean([narrow[..., i::k, :] for i in range(k)]).to(torch.uint8)
+    wide = small.unsqueeze(4).expand(*small.shape, k).flatten(3)
+    return wide.unsqueeze(3).expand(*wide.shape[:3], k, -1).flatten(2, 3)
+
+
+def _rounded_mean(parts: list[Tensor]) -> Tensor:
+    total = parts[0].to(torch.int16)
+    for part in parts[1:]:
+        total += part
+    count = len(parts)
+    return total.add_(count // 2).bitwise_right_shift_(count.bit_length() - 1)
 
 
 @lru_cache(maxsize=32)
