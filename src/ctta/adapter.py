@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,8 @@ from ctta.recipes import BENCHMARKS
 from ctta.state import Stateful
 
 logger = logging.getLogger("ctta")
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -137,18 +139,17 @@ class Adapter(Stateful):
                 f"{type(self.student.model).__name__}. Remove no_grad, inference_mode and detach from its forward."
             )
 
-    def attempt(self, step: Callable[[], None]) -> bool:
+    def attempt(self, step: Callable[[], Result]) -> Result | None:
         """Run a part that descends; where it is not finite, count and log that, and leave no gradient behind."""
         try:
-            step()
+            return step()
         except _NonFiniteStep:
             self.skipped += 1
             logger.warning("step %d of %s was not finite and was not learnt", self.steps, type(self).__name__)
-            return False
+            return None
         finally:
             if self._optimizer is not None:
                 self._optimizer.zero_grad(set_to_none=True)
-        return True
 
     def descend(self, loss: Tensor) -> None:
         """One optimizer step; a loss or gradient that is not finite ends the whole step without a trace."""
@@ -184,11 +185,10 @@ class Adapter(Stateful):
                     return Step(self._answer_around(x, broken), log={"invalid": float(broken.sum())})
             if self._window is None:
                 return self._learn(x)
-            if not self._window.push(x):
-                assert self._window.images is not None
-                return Step(self._answer_newest(self._window.images, len(x)))
-            assert self._window.images is not None
-            step = self._learn(self._window.images)
+            held, all_new = self._window.push(x)
+            if not all_new:
+                return Step(self._answer_newest(held, len(x)))
+            step = self._learn(held)
             return Step(step.logits[-len(x) :], step.loss, step.log)
 
     @torch.no_grad()
@@ -268,10 +268,9 @@ class Adapter(Stateful):
         self._refuse_too_small(x)
         if self.reset_every is not None and self.steps and self.steps % self.reset_every == 0:
             self.restore()
-        steps = []
-        if not self.attempt(lambda: steps.append(self.adapt(x))):
-            steps.append(Step(self._answer(x), log={"skipped": 1.0}))
-        (step,) = steps
+        step = self.attempt(lambda: self.adapt(x))
+        if step is None:
+            step = Step(self._answer(x), log={"skipped": 1.0})
         self.steps += 1
         return Step(step.logits, step.loss, {**step.log, "diversity": diversity(step.logits).item()})
 

@@ -1,4 +1,4 @@
-"""Writing files so that a reader sees the old content or the new, never a part."""
+"""Files: written so that a reader sees the old content or the new, and recognised where a download went wrong."""
 
 from __future__ import annotations
 
@@ -31,6 +31,28 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     _sync_directory(target.parent)
+
+
+def size(count: float) -> str:
+    """A number of bytes as people say it."""
+    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= limit:
+            return f"{count / limit:.1f} {unit}"
+    return f"{count:.0f} bytes"
+
+
+def foreign(start: bytes) -> str | None:
+    """What a file is whose beginning shows that a download went wrong."""
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    if not start:
+        return "an empty file"
+    if text.startswith((b"<!doctype html", b"<html")):
+        return "an HTML page"
+    if text.startswith(b"<?xml"):
+        return "an XML page"
+    if text.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer"
+    return None
 
 
 def _umask() -> int:

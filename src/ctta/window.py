@@ -28,14 +28,14 @@ class Window:
         held = x if self.images is None else torch.cat([self.images, x])
         return held[-max(self.size, len(x)) :]
 
-    def push(self, x: Tensor) -> bool:
-        """Take in images; true when every held image is new, which is when the method learns."""
+    def push(self, x: Tensor) -> tuple[Tensor, bool]:
+        """Take in images; what is held now, and whether all of it is new, which is when the method learns."""
         self.images = self.seen_with(x).clone()
         self.fresh += len(x)
-        if self.fresh < self.size:
-            return False
-        self.fresh = 0
-        return True
+        all_new = self.fresh >= self.size
+        if all_new:
+            self.fresh = 0
+        return self.images, all_new
 
     def clear(self) -> None:
         """Forget every image."""

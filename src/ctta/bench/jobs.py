@@ -80,7 +80,6 @@ def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | N
         seed=job.seed,
         learn=job.learn,
         source_data=source_data,
-        precision=str(arguments.get("precision", "fp32")),
     )
     return run(spec, build, model, stream, folder, command=job.command, save_every=save_every, progress=progress)
 

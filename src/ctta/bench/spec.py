@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 #: Facts that make two runs' numbers incomparable when they differ; settings and method are what is compared.
@@ -41,8 +41,6 @@ class RunSpec:
     seed: int
     learn: bool = True
     source_data: str | None = None
-    precision: str = "fp32"
-    extra: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The specification as plain JSON values."""

@@ -25,7 +25,8 @@ def train_cifar10(
 ) -> None:
     """Train a CIFAR-10 ResNet on one core in one to two hours; an interrupted training goes on where it was."""
     from ctta.nets.cifar10 import SourceModel  # noqa: PLC0415 - ctta --help takes no torch
-    from ctta.nets.train_cifar import CifarTraining  # noqa: PLC0415
+    from ctta.nets.train import error  # noqa: PLC0415
+    from ctta.nets.train_cifar import CifarTraining, train_cifar  # noqa: PLC0415
     from ctta.streams.cifar import load  # noqa: PLC0415
 
     how = CifarTraining(
@@ -36,8 +37,10 @@ def train_cifar10(
         seed=seed,
     )
     source, train, test = SourceModel.named(net), load(data, "train"), load(data, "test")
-    model = source.train(train.x, train.y, how, resume=out.with_name(out.name + ".state"), progress=_Lines(passes))
-    accuracy = source.accuracy(model, test.x, test.y)
+    model = train_cifar(
+        source.build, train.x, train.y, how, resume=out.with_name(out.name + ".state"), progress=_Lines(passes)
+    )
+    accuracy = 100 - error(model, test.x.float() / 255, test.y)
     command = shlex.join(["ctta", "train", "cifar10", *sys.argv[3:]])
     source.save(model, out, how, accuracy=accuracy, command=command)
     result = {"file": str(out), "accuracy": accuracy}

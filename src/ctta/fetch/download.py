@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from ctta.errors import BadData, MissingData
 from ctta.fetch.verify import verify
-from ctta.streams.datasets.files import foreign, size
+from ctta.files import foreign, size
 
 Progress = Callable[[int, int | None], None]  # bytes there, bytes in all where known
 ATTEMPTS = 5

@@ -7,7 +7,7 @@ from pathlib import Path
 from ctta.digests import md5_of, sha256_of
 from ctta.errors import BadData, MissingData
 from ctta.fetch.catalogue import Archive
-from ctta.streams.datasets.files import foreign, size
+from ctta.files import foreign, size
 from ctta.streams.datasets.manifest import NAME, read_manifest
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Channels = tuple[float, float, float]
 
 IMAGENET: tuple[Channels, Channels] = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-CIFAR10: tuple[Channels, Channels] = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+CIFAR10: tuple[Channels, Channels] = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))  # of the training images
 CIFAR100: tuple[Channels, Channels] = ((0.5070, 0.4865, 0.4409), (0.2673, 0.2564, 0.2761))
 DIGITS: tuple[Channels, Channels] = ((0.307, 0.307, 0.307), (0.325, 0.325, 0.325))  # of the training digits
 HALF: tuple[Channels, Channels] = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))

@@ -15,16 +15,17 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ctta.errors import MissingData, NotWeights
+from ctta.files import foreign, size
 
 ENVELOPES = ("state_dict", "model_state_dict", "model")
 WRAPPERS = ("module.", "_orig_mod.", "model.")
 SHOWN = 5
 
-FOREIGN = {
-    b"<!doctype html": "an HTML page ({size}), not weights: the host asked for confirmation.",
-    b"<html": "an HTML page ({size}), not weights: the host asked for confirmation.",
-    b"<?xml": "an XML page ({size}), not weights: the host answered with an error.",
-    b"version https://git-lfs": "a Git LFS pointer ({size}), not weights: run git lfs pull.",
+#: What to think of a file that is not weights.
+ADVICE = {
+    "an HTML page": "the host asked for confirmation",
+    "an XML page": "the host answered with an error",
+    "a Git LFS pointer": "run git lfs pull",
 }
 
 # How files begin that torch wrote before it used zip.
@@ -86,9 +87,9 @@ def _first(entries: list[str]) -> str:
 
 
 def _read(path: Path, start: bytes) -> object:
-    size = _size(path.stat().st_size)
-    if foreign := _foreign(start):
-        raise NotWeights(f"{path.name} is {foreign.format(size=size)}")
+    length = size(path.stat().st_size)
+    if what := _foreign(start):
+        raise NotWeights(f"{path.name} is {what.format(size=length)}")
     try:
         if start[8:9] == b"{":
             return load_file(path)
@@ -102,16 +103,14 @@ def _read(path: Path, start: bytes) -> object:
                 "Save its state_dict() alone, or as safetensors."
             ) from error
         reason = re.split(r"(?<=\S)\.(?=\s)|\n", str(error).rstrip("."))[0]
-        raise NotWeights(f"{path.name} is damaged, truncated or foreign ({size}): {reason}.") from error
+        raise NotWeights(f"{path.name} is damaged, truncated or foreign ({length}): {reason}.") from error
 
 
 def _foreign(start: bytes) -> str | None:
     if not start:
         return "an empty file, not weights: the download did not finish."
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    for beginning, what in FOREIGN.items():
-        if text.startswith(beginning):
-            return what
+    if what := foreign(start):
+        return f"{what} ({{size}}), not weights: {ADVICE[what]}."
     if start[8:9] == b"{" or start.startswith((b"PK\x03\x04", *LEGACY)):
         return None
     if start.startswith(b"\x80"):
@@ -129,10 +128,3 @@ def _tensors(found: object, path: Path) -> dict[str, Tensor]:
             raise NotWeights(f"{path.name} holds no table of tensors. It holds: {keys}.")
         found = inner[0]
     raise NotWeights(f"{path.name} holds a {type(found).__name__}, not a table of tensors.")
-
-
-def _size(count: int) -> str:
-    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= limit:
-            return f"{count / limit:.1f} {unit}"
-    return f"{count} bytes"

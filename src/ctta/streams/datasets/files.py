@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctta.errors import BadData, MissingData
-from ctta.files import write_atomically
+from ctta.files import foreign, size, write_atomically
 
 _MAP_FROM = 64 << 20
 
@@ -83,33 +83,11 @@ def read_npy(path: Path, *, hint: str = "") -> NDArray[Any]:
     return found
 
 
-def size(count: float) -> str:
-    """A number of bytes as people say it."""
-    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= limit:
-            return f"{count / limit:.1f} {unit}"
-    return f"{count:.0f} bytes"
-
-
 def _refuse_foreign(path: Path) -> None:
     with path.open("rb") as file:
         start = file.read(512)
     if what := foreign(start):
         raise BadData(f"{path} is {what} ({size(path.stat().st_size)}), not data: download it again.")
-
-
-def foreign(start: bytes) -> str | None:
-    """What a file is whose beginning shows that a download went wrong."""
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    if not start:
-        return "an empty file"
-    if text.startswith((b"<!doctype html", b"<html")):
-        return "an HTML page"
-    if text.startswith(b"<?xml"):
-        return "an XML page"
-    if text.startswith(b"version https://git-lfs"):
-        return "a Git LFS pointer"
-    return None
 
 
 def _sentence(error: BaseException) -> str:
