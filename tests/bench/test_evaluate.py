@@ -1,4 +1,5 @@
 import json
+import math
 
 import pytest
 import torch
@@ -88,3 +89,16 @@ def test_an_empty_stream_has_no_error(model):
     report = evaluate(Tent(model), [])
     assert report.errors == {}
     assert report.mean != report.mean
+
+
+def test_a_step_counts_right_and_wrong_answers_by_their_entropy(model):
+    class Told(Scripted):
+        def adapt(self, x):
+            # Certain of class 0, of class 1, undecided, and in between.
+            return Step(torch.tensor([[50.0, 0.0], [0.0, 50.0], [0.0, 0.0], [2.0, 0.0]]))
+
+    step = evaluate(Told(model), [batch(0, "fog", [0, 0, 0, 1])]).steps[0]
+    p = 1 / (1 + math.exp(-2.0))
+    between = int(20 * -(p * math.log(p) + (1 - p) * math.log(1 - p)) / math.log(2))
+    assert {i: n for i, n in enumerate(step["entropy_right"]) if n} == {0: 1, 19: 1}
+    assert {i: n for i, n in enumerate(step["entropy_wrong"]) if n} == {0: 1, between: 1}

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from ctta.adapter import Adapter, Step
+from ctta.functional import entropy
 from ctta.streams.batch import Batch
 
 Progress = Callable[[Batch, dict[str, Any]], None]
+
+#: Bins of the histograms of entropy in a step's log, of equal width from 0 to ln C.
+ENTROPY_BINS = 20
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,9 @@ def scored(adapter: Adapter, stream: Iterable[Batch], *, learn: bool = True) -> 
         begin = time.perf_counter()
         step = adapter.step(batch.x) if learn else Step(adapter.predict(batch.x))
         took = time.perf_counter() - begin
-        wrong = int((step.logits.argmax(1).cpu() != batch.y).sum())
+        logits = step.logits.float().cpu()
+        right = logits.argmax(1) == batch.y
+        wrong = int((~right).sum())
         yield (
             batch,
             {
@@ -81,6 +91,15 @@ def scored(adapter: Adapter, stream: Iterable[Batch], *, learn: bool = True) -> 
                 "error": 100 * wrong / len(batch),
                 "loss": step.loss,
                 "seconds": took,
+                "entropy_right": _histogram(logits[right]),
+                "entropy_wrong": _histogram(logits[~right]),
                 **step.log,
             },
         )
+
+
+def _histogram(logits: Tensor) -> list[int]:
+    """How many answers have an entropy in each bin."""
+    # An answer to an image that was refused, and rounding, may lie a hair beyond the ends.
+    h = entropy(logits).clamp(0, math.log(logits.shape[1]))
+    return [int(n) for n in torch.histc(h, ENTROPY_BINS, 0, math.log(logits.shape[1]))]
