@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -71,11 +71,17 @@ def evaluate(
     )
 
 
-def scored(adapter: Adapter, stream: Iterable[Batch], *, learn: bool = True) -> Iterator[tuple[Batch, dict[str, Any]]]:
-    """The prequential loop itself: every batch with what the step on it logged."""
+def scored(
+    adapter: Adapter, stream: Iterable[Batch], *, learn: bool = True, rest_on: Container[str] = ()
+) -> Iterator[tuple[Batch, dict[str, Any]]]:
+    """The prequential loop itself: every batch with what the step on it logged.
+
+    In the domains of ``rest_on`` the method answers without learning.
+    """
     for batch in stream:
         begin = time.perf_counter()
-        step = adapter.step(batch.x) if learn else Step(adapter.predict(batch.x))
+        learning = learn and batch.domain not in rest_on
+        step = adapter.step(batch.x) if learning else Step(adapter.predict(batch.x))
         took = time.perf_counter() - begin
         logits = step.logits.float().cpu()
         right = logits.argmax(1) == batch.y

@@ -15,6 +15,7 @@ from ctta.adapter import Adapter
 from ctta.bench.run import Listen, run
 from ctta.bench.sources import CLASSES, open_domains, read_images, severities_of
 from ctta.bench.spec import RunSpec
+from ctta.bench.tensorboard import Events, require_tensorboard
 from ctta.classifier import Classifier
 from ctta.digests import sha256_of
 from ctta.errors import MissingData, ParameterError
@@ -23,10 +24,20 @@ from ctta.prototypes import prototypes_from_source
 from ctta.registry import method
 from ctta.streams.arrays import Images
 from ctta.streams.corruptions import CORRUPTIONS
-from ctta.streams.protocols import clean, continual, correlated, gradual, mixed, random_orders, recurring
+from ctta.streams.protocols import clean, continual, correlated, gradual, mixed, random_orders, recurring, then
 from ctta.streams.stream import Stream
 
-PROTOCOLS = ("continual", "gradual", "mixed", "correlated", "recurring", "random-order", "clean")
+PROTOCOLS = (
+    "continual",
+    "gradual",
+    "mixed",
+    "correlated",
+    "recurring",
+    "random-order",
+    "clean",
+    "then-clean",
+    "then-clean-resting",
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,7 @@ class Job:
     model: str
     weights: Path | None = None
     data: Path | None = None
+    image_list: Path | None = None
     source_data: Path | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     protocol: str = "continual"
@@ -48,7 +60,9 @@ class Job:
     batch_size: int = 200
     seed: int = 0
     learn: bool = True
+    keep: bool = False
     command: str = ""
+    tensorboard: Path | None = None
 
     def with_seed(self, seed: int) -> Job:
         """The same job with another seed."""
@@ -57,6 +71,8 @@ class Job:
 
 def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | None = None) -> dict[str, Any]:
     """Run a job, or find its record; ``progress`` gives the listener for an adapter and a number of steps."""
+    if job.tensorboard is not None:
+        require_tensorboard()
     model = nets.classifier(job.model, job.weights)
     stream, data = open_stream(job)
     _refuse_other_classes(job, stream, model)
@@ -72,7 +88,7 @@ def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | N
         settings={name: value for name, value in arguments.items() if name != "seed"},
         model={"name": job.model, "digest": model.digest(), "mean": table.mean, "std": table.std},
         data=data,
-        protocol={"name": job.protocol} | ({"times": job.times} if job.protocol == "recurring" else {}),
+        protocol=_protocol(job),
         corruptions=tuple(stream.domains),
         severity=None if job.protocol in ("gradual", "clean") else job.severity,
         images=job.images,
@@ -81,7 +97,13 @@ def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | N
         learn=job.learn,
         source_data=source_data,
     )
-    return run(spec, build, model, stream, folder, command=job.command, save_every=save_every, progress=progress)
+    how: dict[str, Any] = {"command": job.command, "save_every": save_every, "keep": job.keep}
+    if job.tensorboard is None:
+        return run(spec, build, model, stream, folder, **how, progress=progress)
+    with Events(job.tensorboard, spec, folder / spec.address) as events:
+        record = run(spec, build, model, stream, folder, **how, progress=events.beside(progress))
+        events.end(record)
+    return record
 
 
 def open_stream(job: Job) -> tuple[Stream, dict[str, Any]]:
@@ -90,18 +112,24 @@ def open_stream(job: Job) -> tuple[Stream, dict[str, Any]]:
         raise ParameterError(f"The protocol must be one of {PROTOCOLS}. Got {job.protocol!r} instead.")
     severities = severities_of(job.protocol, job.severity)
     domains, facts = open_domains(
-        job.stream, job.data, corruptions=job.corruptions, severities=severities, seed=job.seed
+        job.stream,
+        job.data,
+        corruptions=job.corruptions,
+        severities=severities,
+        seed=job.seed,
+        image_list=job.image_list,
     )
     how: dict[str, Any] = {"batch_size": job.batch_size, "seed": job.seed, "images": job.images}
     if job.protocol == "recurring":
         return recurring(continual(domains, **how), job.times), facts
     if job.protocol == "random-order":
         return random_orders(domains, 1, **how)[0], facts
-    if job.protocol == "clean":
+    if "clean" in job.protocol:
         images = getattr(domains[0].images, "images", None)
         if not isinstance(images, Images):
-            raise ParameterError("The clean protocol needs clean images: give --data an npz with x and y.")
-        return clean(images, batch_size=job.batch_size, seed=job.seed, most=job.images), facts
+            raise ParameterError(f"The {job.protocol} protocol needs clean images: give --data an npz with x and y.")
+        source = clean(images, batch_size=job.batch_size, seed=job.seed, most=job.images)
+        return source if job.protocol == "clean" else then(continual(domains, **how), source), facts
     protocols: dict[str, Callable[..., Stream]] = {
         "continual": continual,
         "gradual": gradual,
@@ -109,6 +137,15 @@ def open_stream(job: Job) -> tuple[Stream, dict[str, Any]]:
         "correlated": correlated,
     }
     return protocols[job.protocol](domains, **how), facts
+
+
+def _protocol(job: Job) -> dict[str, Any]:
+    """The protocol as a value."""
+    if job.protocol == "recurring":
+        return {"name": job.protocol, "times": job.times}
+    if job.protocol == "then-clean-resting":
+        return {"name": job.protocol, "rest_on": ["clean"]}
+    return {"name": job.protocol}
 
 
 def _arguments(job: Job) -> dict[str, Any]:
@@ -123,11 +160,12 @@ def _arguments(job: Job) -> dict[str, Any]:
     if "seed" in job.settings:
         raise ParameterError("The seed is given with --seed, not with --set.")
     defaults = cls.arguments()
-    # 1 and 1.0 are one learning rate, and must be one address.
+    # One run must have one address: 1 and 1.0 are the same learning rate, and what is usual need not be said.
+    usual = defaults | recipe
     settings = {
         k: float(v) if type(v) is int and isinstance(defaults[k], float) else v for k, v in job.settings.items()
     }
-    arguments = recipe | settings
+    arguments = recipe | {k: v for k, v in settings.items() if v != usual[k]}
     return arguments | ({"seed": job.seed} if "seed" in cls.arguments() else {})
 
 

@@ -1,28 +1,43 @@
-"""The figures the paper publishes, by dataset and row."""
+"""The figures the paper publishes, by dataset and row; None where it publishes none."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-#: Names of our streams as the paper writes them.
-DATASETS = {
-    "cifar10-c": "CIFAR10-C",
-    "cifar100-c": "CIFAR100-C",
-    "imagenet-c-5k": "ImageNet-C-5k",
-    "imagenet-c-50k": "ImageNet-C-50k",
+
+@dataclass(frozen=True)
+class Published:
+    """What the paper found: a mean error, and where it says so the error per domain and the spread over orders."""
+
+    mean: float
+    domains: dict[str, float] = field(default_factory=dict)
+    spread: float | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the paper runs a dataset: its name there, our stream, the backbone, images per domain and batch size."""
+
+    name: str
+    stream: str
+    backbone: str
+    images: int | None
+    batch_size: int
+
+
+SETTINGS = {
+    "cifar10-c": Setting("CIFAR10-C", "cifar10-c", "cifar10_wrn28_10", 10_000, 200),
+    "cifar100-c": Setting("CIFAR100-C", "cifar100-c", "cifar100_resnext29", 10_000, 200),
+    "imagenet-c-5k": Setting("ImageNet-C-5k", "imagenet-c", "imagenet_resnet50", 5_000, 64),
+    "imagenet-c-50k": Setting("ImageNet-C-50k", "imagenet-c", "imagenet_resnet50", 50_000, 64),
+    "domainnet-126": Setting("DomainNet-126", "domainnet-126", "domainnet126_resnet50", None, 128),
+    # Not the paper's: it comes with ctta, so that every experiment can be tried without a download.
+    "digits": Setting("digits", "digits", "digits_resnet8", None, 50),
 }
-#: Backbones of the published rows.
-BACKBONES = {
-    "cifar10-c": "cifar10_wrn28_10",
-    "cifar100-c": "cifar100_resnext29",
-    "imagenet-c-5k": "imagenet_resnet50",
-    "imagenet-c-50k": "imagenet_resnet50",
-}
-#: Images per domain of the published rows.
-IMAGES = {"cifar10-c": 10_000, "cifar100-c": 10_000, "imagenet-c-5k": 5_000, "imagenet-c-50k": 50_000}
 
 
 @cache
@@ -32,26 +47,62 @@ def results() -> dict[str, Any]:
     return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
-def main_row(dataset: str, row: str) -> float:
-    """The mean error of a row of the main table."""
-    table = results()["table_continual_corruptions_severity5"][DATASETS[dataset]]
-    return float((table["source_free"] | table["source_data"])[row]["mean"])
+def main_row(dataset: str, row: str) -> Published | None:
+    """A row of the main table."""
+    table = results()["table_continual_corruptions_severity5"].get(SETTINGS[dataset].name)
+    if table is None:
+        return None
+    found = (table["source_free"] | table["source_data"])[row]
+    return Published(found["mean"], dict(zip(results()["corruptions"], found["per_corruption"], strict=True)))
 
 
-def gradual_row(dataset: str, row: str) -> float | None:
-    """The error of a row of the table with gradually changing severities; None where it is not published."""
-    found = results()["table_gradual_severity"].get(DATASETS[dataset], {}).get(row)
-    return None if found is None else float(found)
+def domainnet_row(row: str) -> Published | None:
+    """A row of the DomainNet-126 table."""
+    table = results()["table_domainnet126_real_source"]
+    if row not in table["rows"]:
+        return None
+    *domains, mean = table["rows"][row]
+    return Published(mean, dict(zip(table["domains"], domains, strict=True)))
 
 
-def component(dataset: str, *, fixed_prototypes: bool, dynamic_momentum: bool) -> float | None:
+def orders_row(dataset: str, row: str) -> Published | None:
+    """A row of the table of ten random orders."""
+    found = results()["table_ten_random_orders_imagenet_c_50k"].get(row)
+    if dataset != "imagenet-c-50k" or found is None:
+        return None
+    mean, spread = found if isinstance(found, list) else (found, None)
+    return Published(mean, spread=spread)
+
+
+def gradual_row(dataset: str, row: str) -> Published | None:
+    """A row of the table with gradually changing severities."""
+    return _published(results()["table_gradual_severity"].get(SETTINGS[dataset].name, {}).get(row))
+
+
+def component(dataset: str, *, fixed_prototypes: bool, dynamic_momentum: bool) -> Published | None:
     """A cell of the component ablation."""
     for row in results()["table_components"]:
         if (row["prototypes"] == "fixed") == fixed_prototypes and row["dynamic_momentum"] == dynamic_momentum:
-            return float(row[DATASETS[dataset]]) if DATASETS[dataset] in row else None
+            return _published(row.get(SETTINGS[dataset].name))
     return None
 
 
-def only_5k(dataset: str, value: float) -> float | None:
-    """A figure published for ImageNet-C with 5,000 images alone."""
-    return value if dataset == "imagenet-c-5k" else None
+def loss(dataset: str, row: str) -> Published | None:
+    """A cell of the table of losses."""
+    return _published(results()["table_sce_vs_ce"][row].get(SETTINGS[dataset].name))
+
+
+def clean_source(dataset: str, row: str, *, learning: bool) -> Published | None:
+    """A cell of the table of the clean source after the corruptions."""
+    table = results()["table_clean_source_after_cifar100_c"]
+    found = table["adapting_on_source" if learning else "no_adaptation_on_source"].get(row)
+    return _published(found) if dataset == "cifar100-c" else None
+
+
+def of(only: str, dataset: str, value: float | None) -> Published | None:
+    """A figure published for one dataset alone."""
+    return _published(value) if dataset == only else None
+
+
+def _published(mean: float | None) -> Published | None:
+    return None if mean is None else Published(float(mean))

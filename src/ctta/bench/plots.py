@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctta.bench.evaluate import Report
 from ctta.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Okabe & Ito's colours, told apart with every kind of colour vision; grey first, for the unadapted source.
 COLOURS = ("#7f7f7f", "#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000")
@@ -21,6 +24,22 @@ def require_matplotlib() -> None:
         import matplotlib  # noqa: F401, PLC0415 - an optional dependency
     except ModuleNotFoundError as error:
         raise MissingExtra("matplotlib", "demo") from error
+
+
+def svg(figure: Figure, title: str) -> bytes:
+    """A figure as an SVG file with this title: the same drawing gives the same bytes.
+
+    Text stays text, so that it can be searched and a page can set its font; it is laid out for DejaVu Sans, which is
+    wider than the fonts that may stand in for it.
+    """
+    import matplotlib as mpl  # noqa: PLC0415
+
+    file = io.BytesIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ctta", "font.sans-serif": ["DejaVu Sans"]}):
+        figure.savefig(
+            file, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Type", "Format")) | {"Title": title}
+        )
+    return file.getvalue()
 
 
 def demo_figure(reports: Sequence[Report]) -> bytes:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+import torch
 from torch import Tensor
 
 from ctta.adapter import Adapter
@@ -21,9 +22,11 @@ from ctta.bench.record import FORMAT, environment, peak_memory, read_record, wri
 from ctta.bench.spec import RunSpec
 from ctta.classifier import Classifier
 from ctta.errors import BadData, ConcurrentUse
+from ctta.files import write_atomically
 from ctta.streams.stream import Stream
 
 STEPS = "steps.jsonl"
+ADAPTED = "adapted.ctta"
 
 #: Gives the listener for an adapter that has so many steps to go.
 Listen = Callable[[Adapter, int], Progress]
@@ -38,18 +41,21 @@ def run(
     *,
     command: str = "",
     save_every: float = 30.0,
+    keep: bool = False,
     progress: Listen | None = None,
 ) -> dict[str, Any]:
     """The record of a run: the one that is there, or a new one, continued from its last checkpoint if it has one.
 
-    ``folder`` takes a folder named after the specification. A checkpoint is written every ``save_every`` seconds.
+    ``folder`` takes a folder named after the specification. A checkpoint is written every ``save_every`` seconds;
+    ``keep`` leaves the last one there, as the adapted model.
     """
     place = folder / spec.address
-    if (place / "record.json").exists() and (found := read_record(place))["complete"]:
+    kept = place / ADAPTED if keep else place
+    if (place / "record.json").exists() and kept.exists() and (found := read_record(place))["complete"]:
         return found
     place.mkdir(parents=True, exist_ok=True)
-    with _alone(place):
-        return _run(spec, build, model, stream, place, command, save_every, progress)
+    with _alone(place), _same_threads(place):
+        return _run(spec, build, model, stream, place, command, save_every, keep, progress)
 
 
 def _run(
@@ -60,15 +66,16 @@ def _run(
     place: Path,
     command: str,
     save_every: float,
+    keep: bool,
     progress: Listen | None,
 ) -> dict[str, Any]:
     adapter, done = _resume(place, model) or (build(), 0)
-    listener = progress(adapter, len(stream) - done) if progress is not None else None
     steps = _first_lines(place / STEPS, done)
+    listener = progress(adapter, len(stream) - done) if progress is not None else None
     with (place / STEPS).open("a", encoding="utf-8") as file:
         saved = time.monotonic()
         with _asked_to_stop() as stop:
-            for batch, log in scored(adapter, stream.starting_at(done), learn=spec.learn):
+            for batch, log in scored(adapter, stream.starting_at(done), learn=spec.learn, rest_on=spec.rest_on):
                 steps.append(log)
                 file.write(json.dumps(log) + "\n")
                 if listener is not None:
@@ -80,6 +87,8 @@ def _run(
                     raise KeyboardInterrupt
         _sync(file)
     record = _record(spec, adapter, steps, command)
+    if keep:
+        adapter.save(place / ADAPTED)
     write_record(place, record)
     for left in _checkpoints(place):
         left.unlink()
@@ -102,6 +111,20 @@ def _alone(place: Path) -> Iterator[None]:
             ) from None
         yield
     (place / "lock").unlink(missing_ok=True)
+
+
+@contextmanager
+def _same_threads(place: Path) -> Iterator[None]:
+    """Compute with as many threads as before an interruption: with another number, sums differ in their last bits."""
+    file, now = place / "threads", torch.get_num_threads()
+    then = int(file.read_text()) if _checkpoints(place) and file.exists() else now
+    write_atomically(file, str(then).encode())
+    torch.set_num_threads(then)
+    try:
+        yield
+        file.unlink()
+    finally:
+        torch.set_num_threads(now)
 
 
 @contextmanager

@@ -38,14 +38,20 @@ def open_domains(
     severities: Sequence[int] = (5,),
     seed: int = 0,
     keep: bool = False,
+    image_list: Path | None = None,
 ) -> tuple[list[Domain], dict[str, Any]]:
     """The domains of a stream by name, and what tells its data from others: origin and digest.
 
     ``data`` is the folder of the published files, or an npz with clean images ``x`` and classes ``y``, which are
-    corrupted on the way. "digits" needs none.
+    corrupted on the way. "digits" needs none. ``image_list`` names the images of ImageNet-C's folders to take.
     """
     if name not in STREAMS:
         raise UnknownStream(name, STREAMS)
+    if image_list is not None and (name != "imagenet-c" or data is None or not data.is_dir()):
+        raise ParameterError(
+            "An image list chooses among the files of imagenet-c: --data must be their folder. "
+            f"Got {name} with --data {data}. Leave out --image-list."
+        )
     if name == "digits":
         clean = digits().stream
         return _generated(name, clean, _digest_of(clean), corruptions, severities, seed, "imagenet", keep)
@@ -54,11 +60,14 @@ def open_domains(
     if name in PUBLISHED and data.is_file():
         clean = read_images(data, CLASSES[name])
         return _generated(name, clean, sha256_of(data), corruptions, severities, seed, None, keep)
-    if name in PUBLISHED:
+    if image_list is not None:
+        found = imagenet_c(data, corruptions, severities, images=image_list)
+    elif name in PUBLISHED:
         found = PUBLISHED[name](data, corruptions, severities)
     else:
         found = domainnet126(data) if name == "domainnet-126" else image_folder(data)
-    return found, {"name": name, "origin": found[0].origin, "digest": _digest_of_domains(data, found)}
+    facts = {"name": name, "origin": found[0].origin, "digest": _digest_of_domains(data, found)}
+    return found, facts if image_list is None else facts | {"image_list": sha256_of(image_list)}
 
 
 def read_images(path: Path, classes: int | None = None) -> Images:

@@ -47,6 +47,11 @@ class RunSpec:
         return dict(json.loads(json.dumps(asdict(self), sort_keys=True)))
 
     @property
+    def rest_on(self) -> tuple[str, ...]:
+        """The domains in which the method only answers."""
+        return tuple(self.protocol.get("rest_on", ()))
+
+    @property
     def address(self) -> str:
         """Twenty hexadecimal digits that stand for the content."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))

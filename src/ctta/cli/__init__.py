@@ -8,9 +8,11 @@ import typer
 from typer.core import TyperGroup
 
 from ctta.cli import train
+from ctta.cli.command_line import remember
 from ctta.cli.compare import compare
 from ctta.cli.corrupt import corrupt
 from ctta.cli.demo import demo
+from ctta.cli.do import do
 from ctta.cli.doctor import doctor
 from ctta.cli.fetch import fetch
 from ctta.cli.ls import ls
@@ -24,6 +26,11 @@ __all__ = ["app", "main"]
 
 class _Group(TyperGroup):
     """Commands whose expected failures are one line on stderr."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, and keep them for the records of runs."""
+        remember(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -42,6 +49,7 @@ app.command("ls")(ls)
 app.command("run")(run)
 app.command("reproduce")(reproduce)
 app.command("compare")(compare)
+app.command("do")(do)
 app.command("doctor")(doctor)
 app.command("corrupt")(corrupt)
 app.command("fetch")(fetch)

@@ -78,9 +78,16 @@ def _models() -> list[dict[str, Any]]:
 
 def _experiments() -> list[dict[str, Any]]:
     from ctta.bench.experiments import EXPERIMENTS  # noqa: PLC0415
+    from ctta.cli.run import parse_seeds  # noqa: PLC0415
 
     return [
-        {"experiment": e.name, "what": e.title, "runs": len(e.cells("cifar10-c")), "use": f"ctta reproduce {e.name}"}
+        {
+            "experiment": e.name,
+            "what": e.title,
+            "runs": len(e.cells(e.only or "cifar10-c")) * len(parse_seeds(e.seeds)),
+            "figures": ", ".join(drawing.name for drawing in e.drawings) or "-",
+            "use": f"ctta reproduce {e.name} {e.only or 'DATASET'}",
+        }
         for e in EXPERIMENTS.values()
     ]
 

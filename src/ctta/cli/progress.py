@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from ctta.adapter import Adapter
 from ctta.bench.demo import cost
+from ctta.bench.record import NAME as RECORD
 from ctta.streams.batch import Batch
 
 
@@ -72,11 +74,12 @@ class _Bar:
 
 
 class Follower:
-    """Progress of runs: a bar for each run of this process, a line for each that ends elsewhere."""
+    """Progress of runs: a bar for each run of this process, a line for each that ends elsewhere or was done before."""
 
-    def __init__(self, runs: int, *, one_by_one: bool) -> None:
-        self.runs, self.one_by_one, self.ended = runs, one_by_one, 0
+    def __init__(self, runs: int, folder: Path, *, one_by_one: bool) -> None:
+        self.runs, self.folder, self.one_by_one, self.ended = runs, folder, one_by_one, 0
         self.bars: Bars | None = None
+        self.before = {path: path.stat().st_mtime_ns for path in folder.glob(f"*/{RECORD}")}
 
     def listener(self) -> Callable[[Adapter, int], _Bar] | None:
         """The listener for the next run."""
@@ -85,15 +88,18 @@ class Follower:
     def done(self, record: dict[str, Any]) -> None:
         """Close the bar of a run, or say that it has ended."""
         self.ended += 1
+        path = self.folder / record["address"] / RECORD
         if self.bars is not None:
             self.bars.__exit__()
             self.bars = None
+        elif path in self.before and path.stat().st_mtime_ns == self.before[path]:
+            self._say(f"already done, {path}")
         elif not self.one_by_one:
             spec = record["spec"]
-            Console(stderr=True).print(
-                f"{self.ended}/{self.runs} {spec['method']} seed {spec['seed']}: {record['mean']:.2f} %",
-                highlight=False,
-            )
+            self._say(f"{self.ended}/{self.runs} {spec['method']} seed {spec['seed']}: {record['mean']:.2f} %")
+
+    def _say(self, text: str) -> None:
+        Console(stderr=True, soft_wrap=True).print(text, highlight=False, markup=False)
 
     def _start(self, adapter: Adapter, steps: int) -> _Bar:
         self.bars = Bars([adapter], steps, quiet=False)

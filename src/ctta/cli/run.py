@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ctta.cli.command_line import command_line
 from ctta.errors import ParameterError
 
 
@@ -22,6 +21,9 @@ def run(
     ] = None,
     weights: Annotated[Path | None, typer.Option(help="Its file, where it does not come with ctta.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the published files, or an npz of clean images.")] = None,
+    image_list: Annotated[
+        Path | None, typer.Option(help="For imagenet-c: a text file of the images to take, as lines synset/file.")
+    ] = None,
     source_data: Annotated[
         Path | None,
         typer.Option(help="An npz of labelled source images: prototypes for rmt, santa, dmse; Fisher for eata."),
@@ -31,7 +33,11 @@ def run(
         typer.Option("--set", metavar="NAME=VALUE", help="An argument of the method; may be repeated."),
     ] = None,
     protocol: Annotated[
-        str, typer.Option(help="continual, gradual, mixed, correlated, recurring, random-order or clean.")
+        str,
+        typer.Option(
+            help="continual, gradual, mixed, correlated, recurring, random-order, clean, then-clean (the corruptions, "
+            "then their source) or then-clean-resting (without learning on the source)."
+        ),
     ] = "continual",
     times: Annotated[int, typer.Option(min=1, help="Rounds of a recurring stream.")] = 1,
     severity: Annotated[int, typer.Option(min=1, max=5)] = 5,
@@ -40,7 +46,9 @@ def run(
     seed: Annotated[str, typer.Option(help="A seed, several with commas, or a range such as 0..4.")] = "0",
     learn: Annotated[bool, typer.Option(help="Learn from the stream, or only answer.")] = True,
     workers: Annotated[int, typer.Option(min=1, help="Runs at once, on one torch thread each when above 1.")] = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the adapted model beside its record.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of run records.")] = Path("runs"),
+    tensorboard: Annotated[Path | None, typer.Option(help="Folder for events, written while the runs go on.")] = None,
     save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
@@ -59,6 +67,7 @@ def run(
         model=model or default_model(stream),
         weights=weights,
         data=data,
+        image_list=image_list,
         source_data=source_data,
         settings=parse_settings(setting or []),
         protocol=protocol,
@@ -67,11 +76,13 @@ def run(
         images=images,
         batch_size=batch_size,
         learn=learn,
-        command=shlex.join(["ctta", *sys.argv[1:]]),
+        keep=keep,
+        command=command_line(),
+        tensorboard=tensorboard,
     )
     jobs = [job.with_seed(number) for number in parse_seeds(seed)]
     records = do_all(
-        jobs, out, workers=workers, save_every=save_every, follow=None if quiet else follower(len(jobs), workers)
+        jobs, out, workers=workers, save_every=save_every, follow=None if quiet else follower(len(jobs), workers, out)
     )
     if as_json:
         typer.echo(json.dumps(records, indent=1))
@@ -118,8 +129,8 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
     return settings
 
 
-def follower(runs: int, workers: int) -> Any:
-    """What shows the progress of so many runs."""
+def follower(runs: int, workers: int, out: Path = Path("runs")) -> Any:
+    """What shows the progress of so many runs, whose records go to a folder."""
     from ctta.cli.progress import Follower  # noqa: PLC0415
 
-    return Follower(runs, one_by_one=workers == 1)
+    return Follower(runs, out, one_by_one=workers == 1)

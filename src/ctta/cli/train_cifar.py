@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from ctta.cli.command_line import command_line
 
 
 def train_cifar10(
@@ -41,8 +41,7 @@ def train_cifar10(
         source.build, train.x, train.y, how, resume=out.with_name(out.name + ".state"), progress=_Lines(passes)
     )
     accuracy = 100 - error(model, test.x.float() / 255, test.y)
-    command = shlex.join(["ctta", "train", "cifar10", *sys.argv[3:]])
-    source.save(model, out, how, accuracy=accuracy, command=command)
+    source.save(model, out, how, accuracy=accuracy, command=command_line())
     result = {"file": str(out), "accuracy": accuracy}
     typer.echo(json.dumps(result) if as_json else f"{out}: accuracy {accuracy:.2f} % on the test images")
 

@@ -6,7 +6,7 @@ from ctta.streams.batch import Batch
 from ctta.streams.digits import Digits, digits
 from ctta.streams.domain import Domain, Labelled, Origin
 from ctta.streams.generated import corrupted
-from ctta.streams.protocols import clean, continual, correlated, gradual, mixed, random_orders, recurring
+from ctta.streams.protocols import clean, continual, correlated, gradual, mixed, random_orders, recurring, then
 from ctta.streams.stream import Segment, Stream
 
 __all__ = [
@@ -28,4 +28,5 @@ __all__ = [
     "mixed",
     "random_orders",
     "recurring",
+    "then",
 ]

@@ -106,6 +106,15 @@ def clean(images: Labelled, *, batch_size: int = 200, seed: int | None = 0, most
     return continual([Domain("clean", 0, images)], batch_size=batch_size, seed=seed, images=most)
 
 
+def then(first: Stream, last: Stream) -> Stream:
+    """One stream after another, such as the clean source after its corruptions."""
+    if last.batch_size != first.batch_size:
+        raise ParameterError(
+            f"Streams that follow each other need one batch size. Got {first.batch_size} and {last.batch_size}."
+        )
+    return Stream(first.segments + last.segments, batch_size=first.batch_size, start=first.start)
+
+
 def _order(size: int, seed: int | None, images: int | None) -> Tensor:
     if images is not None and not 1 <= images <= size:
         raise ParameterError(f"The 'images' per domain must be in 1..{size}. Got {images} instead.")

@@ -1,0 +1,81 @@
+"""What an experiment is made of: cells that stand for runs, and drawings of their outcomes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctta.bench.paper import Published
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of an experiment and what the paper published for it; None stands for the experiment's usual value.
+
+    ``domain`` names the one domain that counts instead of the mean over all; ``keep`` keeps the adapted model.
+    """
+
+    label: str
+    method: str
+    published: Published | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    source_data: bool = False
+    protocol: str = "continual"
+    times: int = 1
+    severity: int = 5
+    batch_size: int | None = None
+    images: int | None = None
+    domain: str | None = None
+    keep: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A cell with the records of its runs, one per seed."""
+
+    cell: Cell
+    records: Sequence[dict[str, Any]]
+    folder: Path
+
+    @property
+    def errors(self) -> list[float]:
+        """The error of each run: the mean over domains, or of the one domain that counts."""
+        domain = self.cell.domain
+        return [record["mean"] if domain is None else record["errors"][domain] for record in self.records]
+
+    def place(self, record: dict[str, Any]) -> Path:
+        """The folder of a run."""
+        return self.folder / str(record["address"])
+
+    def steps(self, record: dict[str, Any]) -> list[dict[str, Any]]:
+        """The log of a run's steps."""
+        lines = (self.place(record) / record["steps"]).read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of an experiment's outcomes."""
+
+    name: str
+    title: str
+    draw: Callable[[Sequence[Outcome]], Figure]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure of the paper: its cells for a dataset, and how they are drawn."""
+
+    name: str
+    title: str
+    cells: Callable[[str], list[Cell]]
+    drawings: tuple[Drawing, ...] = ()
+    seeds: str = "0"
+    note: str = ""
+    only: str | None = None  # the one dataset it is about

@@ -1,0 +1,172 @@
+"""An experiment on someone's data: its jobs, and our figures beside the published ones."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ctta.bench import paper
+from ctta.bench.experiments import Cell, Experiment, Outcome
+from ctta.bench.jobs import Job
+from ctta.bench.plots import svg
+from ctta.errors import MissingData, ParameterError
+from ctta.files import write_atomically
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user wants reproduced, with which data and model, and how much of it."""
+
+    dataset: str
+    data: Path | None = None
+    model: str | None = None
+    weights: Path | None = None
+    source_data: Path | None = None
+    image_list: Path | None = None
+    methods: frozenset[str] | None = None
+    images: int | None = None
+    seeds: tuple[int, ...] = (0,)
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        if self.dataset not in paper.SETTINGS:
+            known = ", ".join(paper.SETTINGS)
+            raise ParameterError(f"The dataset must be one of {known}. Got {self.dataset!r} instead.")
+
+    @property
+    def setting(self) -> paper.Setting:
+        """How the paper runs the dataset."""
+        return paper.SETTINGS[self.dataset]
+
+    @property
+    def net(self) -> str:
+        """The source model."""
+        return self.model or self.setting.backbone
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cells of an experiment that can run, the jobs of each, and the labels of those that cannot, with why."""
+
+    experiment: Experiment
+    request: Request
+    cells: tuple[Cell, ...]
+    left_out: dict[str, str]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Every run, cell by cell and seed by seed."""
+        return [job_of(cell, self.request, seed) for cell in self.cells for seed in self.request.seeds]
+
+    def outcomes(self, records: Sequence[dict[str, Any]], folder: Path) -> list[Outcome]:
+        """The cells with their records."""
+        n = len(self.request.seeds)
+        return [Outcome(cell, records[i * n : (i + 1) * n], folder) for i, cell in enumerate(self.cells)]
+
+
+def plan(experiment: Experiment, request: Request) -> Plan:
+    """What of an experiment can run as requested."""
+    if (experiment.only or request.dataset) != request.dataset or (
+        request.dataset == "domainnet-126" and experiment.only is None
+    ):
+        where = experiment.only or ", ".join(name for name in paper.SETTINGS if name != "domainnet-126")
+        raise ParameterError(f"The experiment {experiment.name} is about {where}. Got {request.dataset} instead.")
+    cells, left_out = [], {}
+    for cell in experiment.cells(request.dataset):
+        if request.methods is not None and cell.method not in request.methods:
+            continue
+        if cell.source_data and request.source_data is None:
+            left_out[cell.label] = "needs --source-data"
+        elif cell.images is not None and cell.images > (request.images or cell.images):
+            left_out[cell.label] = f"needs more than {request.images} images per domain"
+        else:
+            cells.append(cell)
+    if not cells:
+        raise MissingData(
+            f"No row of {experiment.name} is left: "
+            + (", ".join(f"{label} {why}" for label, why in left_out.items()) or "no row has these methods")
+            + "."
+        )
+    return Plan(experiment, request, tuple(cells), left_out)
+
+
+def job_of(cell: Cell, request: Request, seed: int) -> Job:
+    """The run behind a cell."""
+    return Job(
+        method=cell.method,
+        stream=request.setting.stream,
+        model=request.net,
+        weights=request.weights,
+        data=request.data,
+        source_data=request.source_data if cell.source_data else None,
+        settings=cell.settings,
+        protocol=cell.protocol,
+        times=cell.times,
+        severity=cell.severity,
+        images=cell.images or request.images,
+        batch_size=cell.batch_size or request.setting.batch_size,
+        seed=seed,
+        keep=cell.keep,
+        command=request.command,
+    )
+
+
+def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Our error, the paper's and the difference, for every cell; per domain where the paper says so."""
+    return [_row(outcome) for outcome in outcomes]
+
+
+def notes(plan: Plan, outcomes: Sequence[Outcome]) -> list[str]:
+    """Where ours is not the paper's experiment."""
+    record, setting = outcomes[0].records[0], plan.request.setting
+    found = []
+    if plan.request.dataset == "digits":
+        found.append("OTHER DATA: handwritten digits, which the paper does not use.")
+    elif plan.request.net != setting.backbone:
+        found.append(f"ANOTHER BACKBONE: {plan.request.net}; the paper's is {setting.backbone}.")
+    shown = max(count["images"] for count in record["counts"].values())
+    if setting.images is not None and (plan.request.images is not None or shown < setting.images):
+        size = plan.request.images or shown
+        found.append(f"REDUCED SIZE: {size} images per domain; the paper's is {setting.images}.")
+    origin = record["spec"]["data"]["origin"]
+    if plan.request.dataset != "digits" and origin != "published":
+        found.append(f"OTHER FILES: the corrupted images are {origin}, not the published ones.")
+    for why in dict.fromkeys(plan.left_out.values()):
+        labels = ", ".join(label for label, reason in plan.left_out.items() if reason == why)
+        found.append(f"LEFT OUT, because it {why}: {labels}.")
+    if plan.experiment.note:
+        found.append(plan.experiment.note)
+    return found
+
+
+def draw(plan: Plan, outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
+    """Write the figures of an experiment as SVG files into ``figures`` below a folder."""
+    request, written = plan.request, []
+    for drawing in plan.experiment.drawings:
+        path = folder / "figures" / f"{drawing.name}_{request.dataset}_{request.net}.svg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        title = f"{drawing.title}: {request.setting.name}, {request.net}"
+        write_atomically(path, svg(drawing.draw(outcomes), title))
+        written.append(path)
+    return written
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    errors, published = outcome.errors, outcome.cell.published
+    ours = statistics.fmean(errors)
+    domains = {d: statistics.fmean(r["errors"][d] for r in outcome.records) for d in outcome.records[0]["errors"]}
+    return {
+        "row": outcome.cell.label,
+        "ours": ours,
+        "spread": statistics.stdev(errors) if len(errors) > 1 else None,
+        "paper": None if published is None else published.mean,
+        "paper_spread": None if published is None else published.spread,
+        "difference": None if published is None else ours - published.mean,
+        "seeds": len(errors),
+        "domains": domains,
+        "paper_domains": {} if published is None else published.domains,
+        "runs": [record["address"] for record in outcome.records],
+    }

@@ -1,0 +1,150 @@
+"""Command lines as TOML: a table for a command, its keys the names of arguments and options."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ctta.errors import BadData, MissingData, ParameterError, UnknownName
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+class UnknownCommand(UnknownName):
+    """No command has this name."""
+
+    kind = "command"
+    see = " See: ctta --help"
+
+
+class UnknownKey(UnknownName):
+    """No argument or option of the command has this name."""
+
+    kind = "argument or option"
+    see = " See: ctta COMMAND --help"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A command of the program and what follows its name on a plain command line."""
+
+    command: Any  # of click, or of the copy of it inside typer
+    path: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+
+def read_lines(file: Path, group: Any) -> list[Line]:
+    """The command lines of a file: one with a ``command`` at the top, or several in ``[[do]]`` tables."""
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise MissingData(f"There is no file {file.absolute()}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadData(f"{file} is not TOML: {error}.") from error
+    if "do" not in content:
+        return [line_of(content, group, str(file))]
+    tables = content.pop("do")
+    if content or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise BadData(f"{file} must hold one command, or [[do]] tables and nothing beside them.")
+    return [line_of(table, group, f"{file}, [[do]] {number}") for number, table in enumerate(tables, start=1)]
+
+
+def line_of(table: dict[str, Any], group: Any, where: str) -> Line:
+    """The command line a table stands for."""
+    command, path = _command(table.get("command"), group, where)
+    known = _parameters(command)
+    given: dict[str, Any] = {}
+    for key, value in table.items():
+        name = key.replace("_", "-")
+        if name == "command":
+            continue
+        if name not in known:
+            raise UnknownKey(key, known)
+        if name in given:
+            raise BadData(f"{where} gives {name!r} twice.")
+        given[name] = value
+
+    positional = [name for name, parameter in known.items() if parameter.param_type_name == "argument"]
+    # A positional argument that is left out would hand its place to the next one.
+    place = max((i + 1 for i, name in enumerate(positional) if name in given), default=0)
+    needed = positional[:place] + [name for name, parameter in known.items() if parameter.required]
+    if missing := [name for name in dict.fromkeys(needed) if name not in given]:
+        raise ParameterError(f"{where}: ctta {' '.join(path)} needs {' and '.join(map(repr, missing))}.")
+
+    words = [word for name in positional if name in given for word in _values(known[name], name, given[name], where)]
+    options = [
+        word
+        for name, value in given.items()
+        if name not in positional
+        for word in _option(known[name], name, value, where)
+    ]
+    dashed = any(word.startswith("-") for word in words)
+    return Line(command, path, (*options, "--", *words) if dashed else (*words, *options))
+
+
+def _command(words: Any, group: Any, where: str) -> tuple[Any, tuple[str, ...]]:
+    if not isinstance(words, str) or not words.split():
+        raise BadData(f'{where} names no command. Write, say, command = "run".')
+    path = tuple(words.split())
+    for word in path:
+        if not (known := _commands(group)):
+            raise BadData(f"{where}: {word!r} follows the command in {words!r}. Arguments are keys of their own.")
+        if word not in known:
+            raise UnknownCommand(word, known)
+        group = known[word]
+    if known := _commands(group):
+        raise BadData(f"{where}: {words!r} stands for several commands: {', '.join(f'{words} {k}' for k in known)}.")
+    return group, path
+
+
+def _commands(group: Any) -> dict[str, Any]:
+    """The commands of a group but `do` itself; none where it is a command."""
+    return {name: command for name, command in getattr(group, "commands", {}).items() if name != "do"}
+
+
+def _parameters(command: Any) -> dict[str, Any]:
+    """Arguments and options under the names that --help shows."""
+    named = {}
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            named[(parameter.metavar or parameter.name).lower().replace("_", "-")] = parameter
+        else:
+            named |= {word[2:]: parameter for word in parameter.opts if word.startswith("--")}
+    return named
+
+
+def _option(option: Any, name: str, value: Any, where: str) -> list[str]:
+    if option.is_flag:
+        if not isinstance(value, bool):
+            raise ParameterError(f"{where}: {name!r} must be true or false. Got {value!r} instead.")
+        return [f"--{name}"] if value else list(option.secondary_opts[:1])
+    words: list[str] = []
+    for text in _values(option, name, value, where):
+        words += [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
+    return words
+
+
+def _values(parameter: Any, name: str, value: Any, where: str) -> list[str]:
+    if isinstance(value, bool):
+        raise ParameterError(f"{where}: {name!r} takes a value. Got {str(value).lower()} instead.")
+    if not isinstance(value, (list, dict)):
+        return [_text(value, name, where)]
+    if parameter.nargs == 1 and not parameter.multiple:
+        raise ParameterError(f"{where}: {name!r} takes one value, as on the command line. Got {value!r} instead.")
+    if isinstance(value, dict):
+        return [f"{key}={_text(item, name, where)}" for key, item in value.items()]
+    return [_text(item, name, where) for item in value]
+
+
+def _text(value: Any, name: str, where: str) -> str:
+    """A value as on the command line, where --set reads Python's numbers, lists, True and False."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (int, float, list)):
+        return repr(value)
+    raise ParameterError(f"{where}: {name!r} takes text, numbers, true and false. Got {value} instead.")
