@@ -14,6 +14,7 @@ from ctta.bench.jobs import Job
 from ctta.bench.plots import svg
 from ctta.errors import MissingData, ParameterError
 from ctta.files import write_atomically
+from ctta.streams.corruptions import CORRUPTIONS
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Request:
     source_data: Path | None = None
     image_list: Path | None = None
     methods: frozenset[str] | None = None
+    corruptions: tuple[str, ...] = CORRUPTIONS
     images: int | None = None
     seeds: tuple[int, ...] = (0,)
     command: str = ""
@@ -105,6 +107,7 @@ def job_of(cell: Cell, request: Request, seed: int) -> Job:
         settings=cell.settings,
         protocol=cell.protocol,
         times=cell.times,
+        corruptions=request.corruptions,
         severity=cell.severity,
         images=cell.images or request.images,
         batch_size=cell.batch_size or request.setting.batch_size,
@@ -131,6 +134,8 @@ def notes(plan: Plan, outcomes: Sequence[Outcome]) -> list[str]:
     if setting.images is not None and (plan.request.images is not None or shown < setting.images):
         size = plan.request.images or shown
         found.append(f"REDUCED SIZE: {size} images per domain; the paper's is {setting.images}.")
+    if plan.request.corruptions != CORRUPTIONS:
+        found.append(f"OTHER DOMAINS: {', '.join(plan.request.corruptions)}; the paper's mean is over all fifteen.")
     origin = record["spec"]["data"]["origin"]
     if plan.request.dataset != "digits" and origin != "published":
         found.append(f"OTHER FILES: the corrupted images are {origin}, not the published ones.")

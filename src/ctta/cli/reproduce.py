@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ctta.cli.run import follower, parse_seeds
+from ctta.cli.run import follower, parse_names, parse_seeds
 
 
 def reproduce(
@@ -28,6 +28,9 @@ def reproduce(
         Path | None, typer.Option(help="An npz of source images, for the rows that need them.")
     ] = None,
     methods: Annotated[str | None, typer.Option(help="Only rows of these methods, with commas between.")] = None,
+    corruptions: Annotated[
+        str | None, typer.Option(help="Only these, with commas between, in this order. Default: the fifteen.")
+    ] = None,
     images: Annotated[int | None, typer.Option(min=1, help="Images per domain. Default: all.")] = None,
     seed: Annotated[
         str | None,
@@ -43,6 +46,7 @@ def reproduce(
     from ctta.bench.plots import require_matplotlib  # noqa: PLC0415
     from ctta.bench.pool import do_all  # noqa: PLC0415
     from ctta.bench.reproduce import Request, draw, notes, plan, rows  # noqa: PLC0415
+    from ctta.streams.corruptions import CORRUPTIONS  # noqa: PLC0415
 
     table = experiment(name)
     if table.drawings:
@@ -53,7 +57,8 @@ def reproduce(
         model=model,
         weights=weights,
         source_data=source_data,
-        methods=None if methods is None else frozenset(method.strip() for method in methods.split(",")),
+        methods=None if methods is None else frozenset(parse_names(methods)),
+        corruptions=CORRUPTIONS if corruptions is None else parse_names(corruptions),
         images=images,
         seeds=tuple(parse_seeds(seed or table.seeds)),
         command=shlex.join(["ctta", *sys.argv[1:]]),

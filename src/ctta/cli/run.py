@@ -40,6 +40,9 @@ def run(
         ),
     ] = "continual",
     times: Annotated[int, typer.Option(min=1, help="Rounds of a recurring stream.")] = 1,
+    corruptions: Annotated[
+        str | None, typer.Option(help="Only these, with commas between, in this order. Default: the fifteen.")
+    ] = None,
     severity: Annotated[int, typer.Option(min=1, max=5)] = 5,
     images: Annotated[int | None, typer.Option(min=1, help="Images per domain. Default: all.")] = None,
     batch_size: Annotated[int, typer.Option(min=1)] = 200,
@@ -60,6 +63,7 @@ def run(
     from ctta.bench.jobs import Job  # noqa: PLC0415 - ctta --help takes no torch
     from ctta.bench.pool import do_all  # noqa: PLC0415
     from ctta.cli.compare import echo_comparison  # noqa: PLC0415
+    from ctta.streams.corruptions import CORRUPTIONS  # noqa: PLC0415
 
     job = Job(
         method=method,
@@ -73,6 +77,7 @@ def run(
         protocol=protocol,
         times=times,
         severity=severity,
+        corruptions=CORRUPTIONS if corruptions is None else parse_names(corruptions),
         images=images,
         batch_size=batch_size,
         learn=learn,
@@ -113,6 +118,11 @@ def parse_seeds(text: str) -> list[int]:
     if not seeds:
         raise ParameterError(f"Seeds are a number, numbers with commas between, or a range 0..4. Got {text!r} instead.")
     return list(dict.fromkeys(seeds))
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Names of a list with commas between."""
+    return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:

@@ -29,11 +29,11 @@ def draw_prototypes(outcomes: Sequence[Outcome]) -> Figure:
     import matplotlib as mpl  # noqa: PLC0415 - an optional dependency
 
     figure, (panel,) = panels(size=(6.4, 5.2))
-    colours = mpl.colormaps["tab10"].colors
+    colours = [mpl.colormaps["tab10"](c) for c in range(classes)]
     for c in range(classes):
         panel.plot(points[:, c, 0], points[:, c, 1], color=colours[c], linewidth=0.7, alpha=0.6, zorder=1)
     for (name, marker), mine in zip(names, points, strict=True):
-        panel.scatter(*mine.T, c=colours[:classes], marker=marker, s=52, edgecolors="black", linewidths=0.5, zorder=2)
+        panel.scatter(*mine.T, c=colours, marker=marker, s=52, edgecolors="black", linewidths=0.5, zorder=2)
         panel.scatter([], [], marker=marker, s=52, facecolors="white", edgecolors="black", label=name)
     for c in range(classes):
         panel.annotate(str(c), points[0, c], textcoords="offset points", xytext=(5, 5), fontsize=9)

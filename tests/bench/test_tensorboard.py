@@ -1,0 +1,122 @@
+"""TensorBoard: the events of a run are the numbers of its record and log, once each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ctta.bench.jobs import Job, do
+from ctta.bench.pool import do_all
+from ctta.errors import MissingExtra
+
+accumulator = pytest.importorskip(
+    "tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is not installed"
+)
+
+JOB = Job("dmse", "digits", "digits_resnet8", corruptions=("gaussian_noise", "fog"), images=40, batch_size=10)
+NUMBERS = {"severity", "images", "wrong", "error", "loss", "seconds", "entropy", "alpha", "teacher_reset"}
+
+
+def check(events: Path, record: dict[str, Any], runs: Path) -> None:
+    """Every number of the log and the record is there once, as a 32-bit float."""
+    found = accumulator.EventAccumulator(str(events), size_guidance={accumulator.SCALARS: 0}).Reload()
+    scalars = {tag: [(e.step, e.value) for e in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
+    steps = [json.loads(line) for line in (runs / record["address"] / "steps.jsonl").read_text().splitlines()]
+    expected: dict[str, list[tuple[int, float]]] = {}
+    for step in steps:
+        for key in set(step) - {"index", "domain", "entropy_right", "entropy_wrong"}:
+            if step[key] is not None:
+                expected.setdefault(f"step/{key}", []).append((step["index"], float(np.float32(step[key]))))
+    for domain, error in record["errors"].items():
+        last = max(step["index"] for step in steps if step["domain"] == domain)
+        expected[f"domain/{domain}"] = [(last, float(np.float32(error)))]
+    expected["mean"] = [(len(steps) - 1, float(np.float32(record["mean"])))]
+    assert scalars == expected
+    (text,) = found.Tensors("run/text_summary")
+    table = text.tensor_proto.string_val[0].decode()
+    rows = dict(line.strip("| ").split(" | ") for line in table.splitlines()[2:])
+    assert rows["address"] == record["address"]
+    for name, value in record["settings"].items():
+        assert rows[f"settings.{name}"] == str(value)
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    return tmp_path / "events"
+
+
+def test_the_events_of_a_run_are_its_numbers(tmp_path: Path, events: Path) -> None:
+    record = do(replace(JOB, tensorboard=events, settings={"alpha_min": 0.98}, command="ctta run | x"), tmp_path)
+    (run,) = events.iterdir()
+    assert run.name == f"dmse_alpha_min=0.98_seed=0_{record['address'][:8]}"
+    check(run, record, tmp_path)
+    lines = (tmp_path / record["address"] / "steps.jsonl").read_text().splitlines()
+    assert set(json.loads(lines[0])) >= NUMBERS
+
+
+def test_events_are_written_while_the_run_goes_on(tmp_path: Path, events: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("ctta.bench.tensorboard._FLUSH_SECONDS", 0)
+    seen = []
+
+    def look(adapter: object, steps: int) -> Any:
+        def progress(batch: object, log: dict[str, Any]) -> None:
+            if log["index"] == 5:
+                (run,) = events.iterdir()
+                seen.append([e.step for e in accumulator.EventAccumulator(str(run)).Reload().Scalars("step/error")])
+
+        return progress
+
+    do(replace(JOB, tensorboard=events), tmp_path, progress=look)
+    assert seen[0] and seen[0] == list(range(len(seen[0])))
+
+
+def test_an_interrupted_run_has_every_step_once(tmp_path: Path, events: Path) -> None:
+    class Interrupted(Exception):
+        pass
+
+    def stop(adapter: object, steps: int) -> Any:
+        def progress(batch: object, log: dict[str, Any]) -> None:
+            if log["index"] == 4:
+                raise Interrupted
+
+        return progress
+
+    with pytest.raises(Interrupted):
+        do(replace(JOB, tensorboard=events), tmp_path, save_every=0.0, progress=stop)
+    (run,) = events.iterdir()
+    assert [e.step for e in accumulator.EventAccumulator(str(run)).Reload().Scalars("step/error")] == [0, 1, 2, 3, 4]
+    record = do(replace(JOB, tensorboard=events), tmp_path)
+    check(run, record, tmp_path)
+
+
+def test_a_run_that_was_done_before_has_its_events_too_and_asking_again_doubles_nothing(
+    tmp_path: Path, events: Path
+) -> None:
+    job = replace(JOB, method="tent")
+    record = do(job, tmp_path)
+    for _ in range(2):
+        assert do(replace(job, tensorboard=events), tmp_path) == record
+    (run,) = events.iterdir()
+    check(run, record, tmp_path)
+
+
+def test_runs_of_workers_have_their_events_and_a_run_without_learning_has_no_loss(tmp_path: Path, events: Path) -> None:
+    job = replace(JOB, method="tent", learn=False, corruptions=("fog",), tensorboard=events)
+    records = do_all([job, job.with_seed(1)], tmp_path, workers=2)
+    for record, run in zip(records, sorted(events.iterdir()), strict=True):
+        assert run.name == f"tent_seed={record['spec']['seed']}_{record['address'][:8]}"
+        check(run, record, tmp_path)
+        assert "step/loss" not in accumulator.EventAccumulator(str(run)).Reload().Tags()["scalars"]
+
+
+def test_a_missing_tensorboard_is_named_before_the_run(tmp_path: Path, events: Path, monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'ctta\[tensorboard\]'"):
+        do(replace(JOB, tensorboard=events), tmp_path)
+    assert list(tmp_path.iterdir()) == []
