@@ -50,7 +50,7 @@ class View:
             (adjust_hue, self.hue),
             (adjust_gamma, self.gamma),
         )
-        x = x.clamp(0, 1)
+        x = x.contiguous().clamp(0, 1)  # in planes, because the colour operations take the channels apart
         for i in torch.randperm(len(colours), generator=generator).tolist():
             adjust, span = colours[i]
             x = adjust(x, draw(*span))

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import save_file
 
-from ctta import nets
+from ctta import Adapter, nets
 from ctta.bench.compare import rows
 from ctta.bench.jobs import Job, do
 from ctta.bench.pool import do_all
@@ -237,3 +238,44 @@ def test_a_model_of_other_classes_is_refused(tmp_path: Path) -> None:
     save_file(nets.build("cifar100_resnet56").state_dict(), tmp_path / "w.safetensors")
     with pytest.raises(ParameterError, match="knows 100 classes; digits has 10"):
         do(replace(JOB, model="cifar100_resnet56", weights=tmp_path / "w.safetensors"), tmp_path)
+
+
+def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path) -> None:
+    threads = []
+
+    def listen(adapter: object, steps: int) -> Any:
+        def progress(batch: object, log: dict[str, Any]) -> None:
+            threads.append(torch.get_num_threads())
+            if log["index"] == 3 and len(threads) == 4:
+                raise Interrupted
+
+        return progress
+
+    job, usual = replace(JOB, method="tent", corruptions=("fog", "contrast")), torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with pytest.raises(Interrupted):
+            do(job, tmp_path, save_every=0.0, progress=listen)
+        assert torch.get_num_threads() == 2
+        torch.set_num_threads(1)
+        record = do(job, tmp_path, progress=listen)
+        assert torch.get_num_threads() == 1
+        assert threads == [2] * 9  # the fourth step came after the last checkpoint, and is made again
+        assert record["environment"]["threads"] == 2
+        assert do(job, tmp_path / "other")["environment"]["threads"] == 1
+    finally:
+        torch.set_num_threads(usual)
+    assert {path.name for path in (tmp_path / record["address"]).iterdir()} == {"record.json", "steps.jsonl"}
+
+
+def test_the_adapted_model_is_kept_where_asked_and_made_again_where_it_is_missing(tmp_path: Path) -> None:
+    job = replace(JOB, method="tent", images=10)
+    record = do(job, tmp_path)
+    kept = tmp_path / record["address"] / "adapted.ctta"
+    assert not kept.exists()
+    assert do(replace(job, keep=True), tmp_path)["errors"] == record["errors"]
+    model = nets.classifier(job.model)
+    adapter = Adapter.load(kept, model)
+    # Three domains of one batch each, and weights that have moved.
+    assert adapter.steps == 3
+    assert any(not torch.equal(a, b) for a, b in zip(adapter.student.parameters(), model.parameters(), strict=True))

@@ -14,6 +14,7 @@ from ctta.streams import (
     mixed,
     random_orders,
     recurring,
+    then,
 )
 from ctta.streams import continual as in_order
 from ctta.streams.corruptions import CORRUPTIONS, corrupt
@@ -296,3 +297,12 @@ def test_fewer_images_of_a_sorted_domain_are_of_all_its_classes():
     y = torch.arange(50) // 10
     stream = in_order([Domain("d", 0, Images(torch.zeros(50, 1, 16, 16), y))], images=20)
     assert len(torch.cat([b.y for b in stream]).unique()) == 5
+
+
+def test_a_stream_follows_another_and_steps_are_counted_on(images):
+    first, last = continual(images, corruptions=("fog",), batch_size=10), clean(images, batch_size=10)
+    both = list(then(first, last))
+    assert [b.domain for b in both] == ["fog"] * 3 + ["clean"] * 3 and [b.index for b in both] == list(range(6))
+    assert all(torch.equal(a.x, b.x) for a, b in zip(both, [*first, *last], strict=True))
+    with pytest.raises(ParameterError, match="one batch size. Got 10 and 7"):
+        then(first, clean(images, batch_size=7))

@@ -92,8 +92,9 @@ def _do(job: Job, folder: Path, save_every: float) -> dict[str, Any]:
 
 def _anywhere(job: Job) -> Job:
     """The job with paths that do not depend on a working directory."""
-    values: dict[str, Any] = {field.name: getattr(job, field.name) for field in fields(job)}
-    return replace(job, **{name: v.absolute() if isinstance(v, Path) else v for name, v in values.items()})
+    values = ((field.name, getattr(job, field.name)) for field in fields(job))
+    paths: dict[str, Any] = {name: value.absolute() for name, value in values if isinstance(value, Path)}
+    return replace(job, **paths)
 
 
 def _wait(ray: Any, running: Iterable[Any], count: int) -> list[Any]:

@@ -66,11 +66,16 @@ def differences(records: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
 def label(record: dict[str, Any]) -> str:
     """The method as the paper writes it (^s: with source data), and the settings that are not its recipe's."""
     spec = record["spec"]
+    name = spec["method"] if record["source_free"] else f"{spec['method']}^s"
+    return " ".join([name, *(f"{k}={v}" for k, v in sorted(own_settings(record).items()))])
+
+
+def own_settings(record: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a run that are not its recipe's."""
+    spec = record["spec"]
     recipes = methods()[spec["method"]].recipes if spec["method"] in methods() else {}
     recipe = recipes.get("cifar10-c" if spec["data"]["name"] == "digits" else spec["data"]["name"], {})
-    own = {k: v for k, v in spec["settings"].items() if recipe.get(k, _Absent) != v}
-    name = spec["method"] if record["source_free"] else f"{spec['method']}^s"
-    return " ".join([name, *(f"{k}={v}" for k, v in sorted(own.items()))])
+    return {k: v for k, v in spec["settings"].items() if recipe.get(k, _Absent) != v}
 
 
 def text_table(found: Sequence[Row], form: str = "text", *, mark: bool = True) -> str:

@@ -76,27 +76,11 @@ def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | N
     model = nets.classifier(job.model, job.weights)
     stream, data = open_stream(job)
     _refuse_other_classes(job, stream, model)
-    cls, arguments = method(job.method), _arguments(job)
-    source_data = None if job.source_data is None else _source_digest(job, cls)
+    spec = spec_of(job, model, stream, data)
 
     def build() -> Adapter:
-        return cls(model, **arguments, **_given(job, cls, model))
+        return build_adapter(job, model)
 
-    table = nets.MODELS[job.model]
-    spec = RunSpec(
-        method=cls.__name__.lower(),
-        settings={name: value for name, value in arguments.items() if name != "seed"},
-        model={"name": job.model, "digest": model.digest(), "mean": table.mean, "std": table.std},
-        data=data,
-        protocol=_protocol(job),
-        corruptions=tuple(stream.domains),
-        severity=None if job.protocol in ("gradual", "clean") else job.severity,
-        images=job.images,
-        batch_size=job.batch_size,
-        seed=job.seed,
-        learn=job.learn,
-        source_data=source_data,
-    )
     how: dict[str, Any] = {"command": job.command, "save_every": save_every, "keep": job.keep}
     if job.tensorboard is None:
         return run(spec, build, model, stream, folder, **how, progress=progress)
@@ -106,8 +90,33 @@ def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | N
     return record
 
 
-def open_stream(job: Job) -> tuple[Stream, dict[str, Any]]:
-    """The stream of a job and the facts of its data."""
+def spec_of(job: Job, model: Classifier, stream: Stream, data: dict[str, Any]) -> RunSpec:
+    """What a job is by content; ``stream`` and ``data`` are those of `open_stream`."""
+    cls, table = method(job.method), nets.MODELS[job.model]
+    return RunSpec(
+        method=cls.__name__.lower(),
+        settings={name: value for name, value in _arguments(job).items() if name != "seed"},
+        model={"name": job.model, "digest": model.digest(), "mean": table.mean, "std": table.std},
+        data=data,
+        protocol=_protocol(job),
+        corruptions=tuple(stream.domains),
+        severity=None if job.protocol in ("gradual", "clean") else job.severity,
+        images=job.images,
+        batch_size=job.batch_size,
+        seed=job.seed,
+        learn=job.learn,
+        source_data=None if job.source_data is None else _source_digest(job, cls),
+    )
+
+
+def build_adapter(job: Job, model: Classifier) -> Adapter:
+    """The method of a job around its source model."""
+    cls = method(job.method)
+    return cls(model, **_arguments(job), **_given(job, cls, model))
+
+
+def open_stream(job: Job, *, keep: bool = False) -> tuple[Stream, dict[str, Any]]:
+    """The stream of a job and the facts of its data; ``keep`` holds its images, for several runs side by side."""
     if job.protocol not in PROTOCOLS:
         raise ParameterError(f"The protocol must be one of {PROTOCOLS}. Got {job.protocol!r} instead.")
     severities = severities_of(job.protocol, job.severity)
@@ -118,6 +127,7 @@ def open_stream(job: Job) -> tuple[Stream, dict[str, Any]]:
         severities=severities,
         seed=job.seed,
         image_list=job.image_list,
+        keep=keep,
     )
     how: dict[str, Any] = {"batch_size": job.batch_size, "seed": job.seed, "images": job.images}
     if job.protocol == "recurring":

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -86,7 +86,7 @@ def _run(
                 if stop:
                     raise KeyboardInterrupt
         _sync(file)
-    record = _record(spec, adapter, steps, command)
+    record = record_of(spec, adapter, steps, command)
     if keep:
         adapter.save(place / ADAPTED)
     write_record(place, record)
@@ -198,7 +198,8 @@ def _lines(path: Path) -> Iterator[bytes]:
         yield from file
 
 
-def _record(spec: RunSpec, adapter: Adapter, steps: list[dict[str, Any]], command: str) -> dict[str, Any]:
+def record_of(spec: RunSpec, adapter: Adapter, steps: Sequence[dict[str, Any]], command: str) -> dict[str, Any]:
+    """The record of a run that has ended, from what its steps logged."""
     counts: dict[str, list[int]] = {}
     for step in steps:
         domain = counts.setdefault(step["domain"], [0, 0])

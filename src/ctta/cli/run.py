@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ctta.cli.command_line import command_line
+from ctta.cli.ray_option import HELP as RAY
 from ctta.errors import ParameterError
 
 
@@ -49,6 +50,7 @@ def run(
     seed: Annotated[str, typer.Option(help="A seed, several with commas, or a range such as 0..4.")] = "0",
     learn: Annotated[bool, typer.Option(help="Learn from the stream, or only answer.")] = True,
     workers: Annotated[int, typer.Option(min=1, help="Runs at once, on one torch thread each when above 1.")] = 1,
+    ray: Annotated[str | None, typer.Option("--ray", metavar="[ADDRESS]", help=RAY)] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the adapted model beside its record.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of run records.")] = Path("runs"),
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for events, written while the runs go on.")] = None,
@@ -86,9 +88,8 @@ def run(
         tensorboard=tensorboard,
     )
     jobs = [job.with_seed(number) for number in parse_seeds(seed)]
-    records = do_all(
-        jobs, out, workers=workers, save_every=save_every, follow=None if quiet else follower(len(jobs), workers, out)
-    )
+    follow = None if quiet else follower(len(jobs), workers, out, ray)
+    records = do_all(jobs, out, workers=workers, ray=ray, save_every=save_every, follow=follow)
     if as_json:
         typer.echo(json.dumps(records, indent=1))
         return
@@ -139,8 +140,8 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
     return settings
 
 
-def follower(runs: int, workers: int, out: Path = Path("runs")) -> Any:
+def follower(runs: int, workers: int, out: Path = Path("runs"), ray: str | None = None) -> Any:
     """What shows the progress of so many runs, whose records go to a folder."""
     from ctta.cli.progress import Follower  # noqa: PLC0415
 
-    return Follower(runs, out, one_by_one=workers == 1)
+    return Follower(runs, out, one_by_one=workers == 1 and ray is None)

@@ -1,0 +1,127 @@
+"""Fill the tables of docs/results.md from the run records below docs/results.
+
+python scripts/results.py            write the page
+python scripts/results.py --check    write nothing; exit 1 if the page is stale
+
+The page is written by hand but for its marked regions, ``<!-- table: EXPERIMENT DATASET MODEL IMAGES -->`` to
+``<!-- end -->``; IMAGES is the number per domain, or "all". With `` by-domain`` at the end the table has a column per
+domain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ctta.bench.compare import own_settings
+from ctta.bench.experiments import Cell, Outcome, experiment
+from ctta.bench.paper import SETTINGS
+from ctta.bench.record import read_records
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+REGION = re.compile(r"(<!-- table: ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def main() -> int:
+    """Write the page, or check it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is stale")
+    check = parser.parse_args().check
+    path = DOCS / "results.md"
+    text = path.read_text(encoding="utf-8")
+    if (fresh := filled(text, read_records(DOCS / "results"))) == text:
+        return 0
+    if check:
+        print("docs/results.md is stale: run python scripts/results.py")  # noqa: T201
+        return 1
+    path.write_text(fresh, encoding="utf-8")
+    return 0
+
+
+def filled(text: str, records: Sequence[dict[str, Any]]) -> str:
+    """The page with its tables made anew."""
+
+    def table(found: re.Match[str]) -> str:
+        begin, what, end = found.groups()
+        return begin + "\n".join(lines(what.split(), records)) + "\n" + end
+
+    return REGION.sub(table, text)
+
+
+def lines(what: Sequence[str], records: Sequence[dict[str, Any]]) -> list[str]:
+    """A table in Markdown, and below it the commands behind it."""
+    name, dataset, model, images, *how = what
+    size = None if images == "all" else int(images)
+    pairs = [(cell, matching(cell, dataset, model, size, records)) for cell in experiment(name).cells(dataset)]
+    outcomes = [Outcome(cell, found, Path()) for cell, found in pairs if found]
+    if not outcomes:
+        raise SystemExit(f"docs/results holds no run for {' '.join(what)}")
+    return _table(outcomes, by_domain=bool(how)) + ["", *_commands(outcomes)]
+
+
+def matching(
+    cell: Cell, dataset: str, model: str, images: int | None, records: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The runs of a cell, one per seed."""
+
+    def fits(record: dict[str, Any]) -> bool:
+        spec, setting = record["spec"], SETTINGS[dataset]
+        settings = {k: v for k, v in cell.settings.items() if v != _usual(record, k)}
+        return (
+            (spec["method"], spec["model"]["name"], spec["data"]["name"]) == (cell.method, model, setting.stream)
+            and (spec["source_data"] is not None) == cell.source_data
+            and own_settings(record) == settings
+            and spec["protocol"].get("name") == cell.protocol
+            and spec["protocol"].get("times", 1) == cell.times
+            and spec["severity"] in (cell.severity, None)
+            and spec["images"] == (cell.images or images)
+            and spec["batch_size"] == (cell.batch_size or setting.batch_size)
+        )
+
+    return [record for record in records if fits(record)]
+
+
+def _usual(record: dict[str, Any], name: str) -> Any:
+    """What a setting of this run would be if nobody had said it."""
+    from ctta.registry import method  # noqa: PLC0415
+
+    cls = method(record["spec"]["method"])
+    return (cls.arguments() | dict(cls.recipes.get(record["spec"]["data"]["name"], {}))).get(name)
+
+
+def _table(outcomes: Sequence[Outcome], *, by_domain: bool) -> list[str]:
+    domains = list(outcomes[0].records[0]["errors"]) if by_domain else []
+    published = any(outcome.cell.published for outcome in outcomes)
+    head = ["", *(d.replace("_", " ") for d in domains), "mean", *(["paper", "difference"] if published else [])]
+    head += ["seeds", "images/s"]
+    best = min(statistics.fmean(outcome.errors) for outcome in outcomes)
+    body = []
+    for outcome in outcomes:
+        mean, told = statistics.fmean(outcome.errors), outcome.cell.published
+        spread = f" ± {statistics.stdev(outcome.errors):.2f}" if len(outcome.records) > 1 else ""
+        line = [outcome.cell.label.replace("*", "\\*")]
+        line += [f"{statistics.fmean(r['errors'][d] for r in outcome.records):.1f}" for d in domains]
+        line += [f"**{mean:.2f}**{spread}" if mean == best else f"{mean:.2f}{spread}"]
+        if published:
+            line += ["–", "–"] if told is None else [f"{told.mean:.1f}", f"{mean - told.mean:+.1f}"]
+        speed = statistics.fmean(record["images_per_second"] for record in outcome.records)
+        body.append([*line, str(len(outcome.records)), f"{speed:.0f}"])
+    return [_line(head), "|" + "---|" * len(head), *(_line(line) for line in body)]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _commands(outcomes: Sequence[Outcome]) -> list[str]:
+    commands = dict.fromkeys(record["command"] for outcome in outcomes for record in outcome.records)
+    return ["```sh", *commands, "```"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""ctta run: what it says of runs, on stderr."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ctta.cli import app
+
+
+def run(out: Path, *options: str) -> Result:
+    words = ["run", "source", "digits", "--images", "4", "--corruptions", "fog", "--out", str(out), *options]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_a_run_that_is_done_is_said_to_be_done_already(tmp_path: Path, workers: str) -> None:
+    first = run(tmp_path, "--json")
+    assert "already done" not in first.stderr
+    (record,) = json.loads(first.stdout)
+    said = f"already done, {tmp_path / record['address'] / 'record.json'}"
+    assert run(tmp_path).stderr.splitlines() == [said]
+    more = run(tmp_path, "--seed", "0..1", "--workers", workers).stderr
+    assert more.splitlines().count(said) == 1 and more.count("already done") == 1
+    assert run(tmp_path, "--quiet").stderr == ""
+
+
+def test_a_run_made_again_to_keep_its_model_is_not_said_to_be_done(tmp_path: Path) -> None:
+    run(tmp_path)
+    assert "already done" not in run(tmp_path, "--keep").stderr
+    assert "already done" in run(tmp_path, "--keep").stderr
