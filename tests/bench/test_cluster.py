@@ -5,9 +5,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +30,7 @@ from ctta.streams.corruptions import CORRUPTIONS
 from ctta.streams.digits import digits
 
 SHORT = Job("tent", "digits", "digits_resnet8", corruptions=("fog",), images=40, batch_size=10)
-LONG = replace(SHORT, method="dmse", corruptions=CORRUPTIONS, images=100)
+LONG = replace(SHORT, method="dmse", corruptions=CORRUPTIONS[:4], images=100)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def facts(record: dict[str, Any], folder: Path) -> Any:
     """A record with its steps, and nothing that depends on time or on what the process did before."""
-    steps = [json.loads(line) for line in lines_of(folder)] if record["complete"] else []
+    steps = [json.loads(line) for line in lines_of(folder / record["address"])]
     timed = {"seconds", "images_per_second", "peak_memory"}
     return [{name: value for name, value in part.items() if name not in timed} for part in (record, *steps)]
 
@@ -98,20 +100,24 @@ def end_the_worker(folder: Path, how: signal.Signals) -> list[str]:
     return lines
 
 
+def ending(folder: Path, how: signal.Signals) -> tuple[Any, list[str]]:
+    """What LONG gives on the cluster while its worker is ended, and the lines behind the checkpoint of that moment."""
+    with ThreadPoolExecutor(1) as pool:
+        saved = pool.submit(end_the_worker, folder, how)
+        [record] = do_all([LONG], folder, ray="", save_every=0.0)
+    return facts(record, folder), saved.result()
+
+
 @pytest.mark.ray
 def test_records_are_those_of_this_process(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Relative paths, in another working directory than the one the workers have.
     monkeypatch.chdir(tmp_path)
     source = digits().stream
     np.savez("source.npz", x=source.x.numpy(), y=source.y.numpy())
-    jobs = [SHORT, SHORT.with_seed(1), replace(SHORT, method="dmse", source_data=Path("source.npz"))]
-    jobs = [replace(job, command=f"ctta run {job.method}") for job in jobs]
-    for job in jobs:
-        here = do(job, Path("here") / str(jobs.index(job)))
-        [there] = do_all([job], Path("there") / str(jobs.index(job)), ray="")
-        assert facts(here, tmp_path / "here" / str(jobs.index(job))) == facts(
-            there, tmp_path / "there" / str(jobs.index(job))
-        )
+    jobs = [SHORT, replace(SHORT, method="dmse", seed=1, source_data=Path("source.npz"), command="ctta run ...")]
+    here, there = Path("here"), Path("there")
+    for job, record in zip(jobs, do_all(jobs, there, ray=""), strict=True):
+        assert facts(record, there) == facts(do(job, here), here)
 
 
 @pytest.mark.ray
@@ -119,11 +125,110 @@ def test_records_are_those_of_this_process(ray: Any, tmp_path: Path, monkeypatch
 def test_a_run_whose_worker_ends_goes_on_from_its_checkpoint(
     ray: Any, tmp_path: Path, whole: Any, how: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        saved = pool.submit(end_the_worker, tmp_path, how)
-        [record] = do_all([LONG], tmp_path, ray="", save_every=0.0)
-    assert facts(record, tmp_path) == whole
+    found, saved = ending(tmp_path, how)
+    assert found == whole
     # A step that was made again would have taken another time.
-    kept = saved.result()
-    assert 0 < len(kept) < 150 and lines_of(tmp_path)[: len(kept)] == kept
+    assert 0 < len(saved) < 40 and lines_of(tmp_path)[: len(saved)] == saved
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.ray
+def test_a_run_that_loses_every_worker_is_given_up(
+    ray: Any, tmp_path: Path, whole: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "LOSSES", 0)
+    with pytest.raises(ClusterError, match="gave up dmse with seed 0"):
+        ending(tmp_path, signal.SIGKILL)
+    assert facts(do(LONG, tmp_path), tmp_path) == whole
+
+
+@pytest.mark.ray
+def test_ctrl_c_saves_what_goes_on_elsewhere(ray: Any, tmp_path: Path, whole: Any) -> None:
+    def press() -> None:
+        # Lines reach the file when a buffer is full: the run is in its middle.
+        wait_for(lambda: any(log.stat().st_size for log in tmp_path.rglob("steps.jsonl")))
+        signal.pthread_kill(main, signal.SIGINT)
+
+    main = threading.get_ident()
+    outside = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with ThreadPoolExecutor(1) as pool, pytest.raises(KeyboardInterrupt):
+            pressed = pool.submit(press)
+            do_all([LONG], tmp_path, ray="", save_every=3600.0)
+    finally:
+        signal.signal(signal.SIGINT, outside)
+    pressed.result()
+    [checkpoint] = tmp_path.rglob("step-*.ctta")
+    saved = lines_of(tmp_path)
+    assert len(saved) == int(checkpoint.stem.removeprefix("step-")) < 40
+    assert facts(do(LONG, tmp_path), tmp_path) == whole and lines_of(tmp_path)[: len(saved)] == saved
+
+
+@pytest.mark.ray
+def test_news_come_as_runs_end_and_records_in_the_order_of_jobs(ray: Any, tmp_path: Path) -> None:
+    class News(list[str]):
+        def listener(self) -> None:
+            raise AssertionError("no run goes on in this process")
+
+        def done(self, record: dict[str, Any]) -> None:
+            self.append(record["spec"]["method"])
+
+    news = News()
+    records = do_all([LONG, SHORT], tmp_path, ray="", follow=news)
+    assert [record["spec"]["method"] for record in records] == ["dmse", "tent"] and news == ["tent", "dmse"]
+
+
+@pytest.mark.ray
+def test_a_run_waits_for_a_lock_that_a_lost_machine_left(ray: Any, tmp_path: Path) -> None:
+    place = tmp_path / "there" / do(SHORT, tmp_path / "here")["address"]
+    place.mkdir(parents=True)
+    with ThreadPoolExecutor(1) as pool, (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run = pool.submit(do_all, [SHORT], tmp_path / "there", ray="")
+        time.sleep(5)
+        assert not run.done() and not (place / "steps.jsonl").exists()
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        assert run.result()[0]["complete"]
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(
+    ("change", "error"), [({"settings": {"alpa": 1}}, ParameterError), ({"method": "tnet"}, UnknownMethod)]
+)
+def test_a_mistake_is_told_as_in_this_process(ray: Any, tmp_path: Path, change: dict[str, Any], error: type) -> None:
+    job = replace(SHORT, **change)
+    with pytest.raises(error) as here:
+        do(job, tmp_path)
+    with pytest.raises(error) as there:
+        do_all([job, LONG], tmp_path, ray="")
+    assert type(there.value) is error and str(there.value) == str(here.value)
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "ray://127.0.0.1:1"])
+def test_an_address_where_nobody_answers_is_told_at_once(ray: Any, tmp_path: Path, address: str) -> None:
+    begin = time.monotonic()
+    with pytest.raises(ClusterError, match=f"no Ray cluster at {address}"):
+        do_all([SHORT], tmp_path, ray=address)
+    assert time.monotonic() - begin < 10
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_the_command_starts_a_cluster_of_its_own_and_prints_only_records(ray: Any, tmp_path: Path) -> None:
+    line = f"run tent digits --images 20 --batch-size 20 --seed 0,1 --ray=local --json --out {tmp_path}"
+    command = [sys.executable, "-c", "from ctta.cli import main; main()", *shlex.split(line)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert [record["spec"]["seed"] for record in json.loads(ended.stdout)] == [0, 1]
+    assert sorted(line.split(":")[0][4:] for line in ended.stderr.splitlines()) == ["tent seed 0", "tent seed 1"]
+
+
+def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'ctta\[ray\]'"):
+        do_all([SHORT], tmp_path, ray="")
+
+
+def test_a_cluster_has_its_own_number_of_workers(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="leave out --workers"):
+        do_all([SHORT], tmp_path, ray="", workers=2)

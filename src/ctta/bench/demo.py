@@ -2,74 +2,111 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 import torch
 
+from ctta import nets
 from ctta.adapter import Adapter
-from ctta.bench.evaluate import Progress, Report, evaluate
+from ctta.bench.evaluate import Progress, evaluate
+from ctta.bench.jobs import Job, build_adapter, open_stream, spec_of
+from ctta.bench.record import write_record
+from ctta.bench.run import STEPS, record_of
+from ctta.bench.spec import RunSpec
 from ctta.errors import ParameterError
-from ctta.nets import classifier
+from ctta.files import write_atomically
 from ctta.registry import method
 from ctta.streams.corruptions import CORRUPTIONS
-from ctta.streams.digits import digits
-from ctta.streams.generated import corrupted
-from ctta.streams.protocols import continual
 from ctta.streams.stream import Stream
 
+#: A method ready to run, and what its run is by content.
+Entry = tuple[RunSpec, Adapter]
 
-def demo_stream(*, images: int | None, batch_size: int, severity: int, seed: int, domains: int | None = None) -> Stream:
-    """Digits the source model never saw, corrupted with the constants of ImageNet-C.
 
-    The weaker constants of CIFAR-10-C suit photographs with detail in every pixel. A digit is 8 x 8 cells enlarged
-    four times: at severity 5 they leave seven of the fifteen domains within two points of the clean error, and there is
-    nothing to adapt to.
+def prepare_demo(
+    names: Sequence[str],
+    *,
+    images: int | None = None,
+    batch_size: int = 50,
+    severity: int = 5,
+    seed: int = 0,
+    domains: int | None = None,
+) -> tuple[Stream, list[Entry]]:
+    """The stream of the demo and the named methods, just as ``ctta run METHOD digits`` would make them.
+
+    The constants of the corruptions are those of ImageNet-C. The weaker ones of CIFAR-10-C suit photographs with detail
+    in every pixel. A digit is 8 x 8 cells enlarged four times: at severity 5 they leave seven of the fifteen domains
+    within two points of the clean error, and there is nothing to adapt to.
     """
-    held_out = digits().stream.first(images)
-    if batch_size > 1 and len(held_out) % batch_size == 1:
+    job = Job(
+        method="source",
+        stream="digits",
+        model="digits_resnet8",
+        corruptions=CORRUPTIONS[:domains],
+        severity=severity,
+        images=images,
+        batch_size=batch_size,
+        seed=seed,
+    )
+    jobs = [replace(job, method=cls.__name__.lower()) for cls in dict.fromkeys(method(name) for name in names)]
+    stream, data = open_stream(job, keep=True)
+    size = len(stream.segments[0].order)
+    if batch_size > 1 and size % batch_size == 1:
         raise ParameterError(
-            f"{len(held_out)} images in batches of {batch_size} leave a last batch of one, which has no batch "
-            "statistics. Choose another number of images or batch size."
+            f"{size} images in batches of {batch_size} leave a last batch of one, which has no batch statistics. "
+            "Choose another number of images or batch size."
         )
-    made = corrupted(held_out, CORRUPTIONS[:domains], (severity,), seed=seed, scale="imagenet", keep=True)
-    return continual(made, batch_size=batch_size, seed=seed)
-
-
-def demo_adapters(names: Sequence[str], *, seed: int) -> list[Adapter]:
-    """The named methods around the source model, with what their papers use for 32 x 32 images."""
-    model = classifier("digits_resnet8")
-    adapters = []
-    for cls in [method(name) for name in dict.fromkeys(names)]:
-        settings: dict[str, Any] = dict(cls.recipes.get("cifar10-c", {}))
-        if "seed" in cls.arguments():
-            settings["seed"] = seed
-        adapters.append(cls(model, **settings))
-    return adapters
+    model = nets.classifier(job.model)
+    return stream, [(spec_of(job, model, stream, data), build_adapter(job, model)) for job in jobs]
 
 
 def run_demo(
-    adapters: Sequence[Adapter], stream: Stream, *, progress: Callable[[Adapter], Progress] | None = None
-) -> list[Report]:
+    entries: Sequence[Entry],
+    stream: Stream,
+    folder: Path,
+    *,
+    command: str = "",
+    progress: Callable[[Adapter], Progress] | None = None,
+) -> list[dict[str, Any]]:
     """Run every method through the same stream, as many at once as there are cores, each on one thread.
 
     One thread per method keeps both cores busy where a small network cannot, holds its pace beside busy neighbours,
-    and gives the same numbers whatever the number of cores. `progress` gives the listener for a method.
+    and gives the same numbers whatever the number of cores. ``folder`` takes the records that are returned; ``progress``
+    gives the listener for a method.
     """
 
-    def run(adapter: Adapter) -> Report:
-        return evaluate(adapter, stream, progress=progress(adapter) if progress else None)
+    stop = Event()
+
+    def run(spec: RunSpec, adapter: Adapter) -> dict[str, Any]:
+        batches = takewhile(lambda _: not stop.is_set(), stream)
+        report = evaluate(adapter, batches, progress=progress(adapter) if progress else None)
+        if stop.is_set():
+            raise CancelledError
+        # Memory is measured of a process, and this one holds all the methods.
+        record = record_of(spec, adapter, report.steps, command) | {"peak_memory": None}
+        lines = "".join(json.dumps(step) + "\n" for step in report.steps)
+        write_atomically(folder / spec.address / STEPS, lines.encode())
+        write_record(folder / spec.address, record)
+        return record
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         with ThreadPoolExecutor(threads) as pool:
             # The longest first, so that none is left to run alone at the end.
-            running = {a: pool.submit(run, a) for a in sorted(adapters, key=cost, reverse=True)}
+            longest = sorted(entries, key=lambda entry: cost(entry[1]), reverse=True)
+            running = {adapter: pool.submit(run, spec, adapter) for spec, adapter in longest}
             try:
-                return [running[adapter].result() for adapter in adapters]
+                return [running[adapter].result() for _, adapter in entries]
             except BaseException:
+                stop.set()
                 pool.shutdown(cancel_futures=True)
                 raise
     finally:

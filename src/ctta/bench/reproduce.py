@@ -32,6 +32,7 @@ class Request:
     images: int | None = None
     seeds: tuple[int, ...] = (0,)
     command: str = ""
+    tensorboard: Path | None = None
 
     def __post_init__(self) -> None:
         if self.dataset not in paper.SETTINGS:
@@ -103,6 +104,7 @@ def job_of(cell: Cell, request: Request, seed: int) -> Job:
         model=request.net,
         weights=request.weights,
         data=request.data,
+        image_list=request.image_list,
         source_data=request.source_data if cell.source_data else None,
         settings=cell.settings,
         protocol=cell.protocol,
@@ -114,6 +116,7 @@ def job_of(cell: Cell, request: Request, seed: int) -> Job:
         seed=seed,
         keep=cell.keep,
         command=request.command,
+        tensorboard=request.tensorboard,
     )
 
 

@@ -115,14 +115,14 @@ def _alone(place: Path) -> Iterator[None]:
 
 @contextmanager
 def _same_threads(place: Path) -> Iterator[None]:
-    """Compute with as many threads as before an interruption: with another number, sums differ in their last bits."""
+    """Compute with as many threads as before an interruption: another number may change the last bits of sums."""
     file, now = place / "threads", torch.get_num_threads()
     then = int(file.read_text()) if _checkpoints(place) and file.exists() else now
     write_atomically(file, str(then).encode())
     torch.set_num_threads(then)
     try:
         yield
-        file.unlink()
+        file.unlink(missing_ok=True)
     finally:
         torch.set_num_threads(now)
 

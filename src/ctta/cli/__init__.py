@@ -16,6 +16,7 @@ from ctta.cli.do import do
 from ctta.cli.doctor import doctor
 from ctta.cli.fetch import fetch
 from ctta.cli.ls import ls
+from ctta.cli.report import report
 from ctta.cli.reproduce import reproduce
 from ctta.cli.run import run
 from ctta.errors import CttaError
@@ -49,6 +50,7 @@ app.command("ls")(ls)
 app.command("run")(run)
 app.command("reproduce")(reproduce)
 app.command("compare")(compare)
+app.command("report")(report)
 app.command("do")(do)
 app.command("doctor")(doctor)
 app.command("corrupt")(corrupt)

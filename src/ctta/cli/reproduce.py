@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ctta.cli.command_line import command_line
+from ctta.cli.ray_option import HELP as RAY
 from ctta.cli.run import follower, parse_names, parse_seeds
 
 
@@ -24,6 +24,9 @@ def reproduce(
     ] = None,
     model: Annotated[str | None, typer.Option(help="Another source model than the paper's: ctta ls models.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Its file.")] = None,
+    image_list: Annotated[
+        Path | None, typer.Option(help="For ImageNet-C: a text file of the images to take, as lines synset/file.")
+    ] = None,
     source_data: Annotated[
         Path | None, typer.Option(help="An npz of source images, for the rows that need them.")
     ] = None,
@@ -37,7 +40,10 @@ def reproduce(
         typer.Option(help="A seed, several with commas, or a range such as 0..4. Default: the experiment's."),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Runs at once, on one torch thread each when above 1.")] = 1,
+    ray: Annotated[str | None, typer.Option("--ray", metavar="[ADDRESS]", help=RAY)] = None,
     out: Annotated[Path, typer.Option(help="Folder of run records; figures go into figures/ below it.")] = Path("runs"),
+    tensorboard: Annotated[Path | None, typer.Option(help="Folder for events, written while the runs go on.")] = None,
+    save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
@@ -56,16 +62,19 @@ def reproduce(
         data=data,
         model=model,
         weights=weights,
+        image_list=image_list,
         source_data=source_data,
         methods=None if methods is None else frozenset(parse_names(methods)),
         corruptions=CORRUPTIONS if corruptions is None else parse_names(corruptions),
         images=images,
         seeds=tuple(parse_seeds(seed or table.seeds)),
-        command=shlex.join(["ctta", *sys.argv[1:]]),
+        command=command_line(),
+        tensorboard=tensorboard,
     )
     planned = plan(table, request)
     jobs = planned.jobs
-    records = do_all(jobs, out, workers=workers, follow=None if quiet else follower(len(jobs), workers))
+    follow = None if quiet else follower(len(jobs), workers, out, ray)
+    records = do_all(jobs, out, workers=workers, ray=ray, save_every=save_every, follow=follow)
     outcomes = planned.outcomes(records, out)
     found, remarks, figures = rows(outcomes), notes(planned, outcomes), draw(planned, outcomes, out)
     if as_json:

@@ -10,8 +10,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ctta.bench.evaluate import Report
-
 
 def echo_rows(rows: Sequence[dict[str, Any]]) -> None:
     """Print rows of the same keys."""
@@ -23,24 +21,35 @@ def echo_rows(rows: Sequence[dict[str, Any]]) -> None:
     _print(table)
 
 
-def echo_errors(reports: Sequence[Report]) -> None:
-    """Print the error of every method in every domain, the lowest of a row in bold."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("error, %", no_wrap=True)
-    for report in reports:
-        table.add_column(report.method, justify="right", no_wrap=True)
-    for domain in reports[0].errors:
-        table.add_row(domain, *_marked([report.errors[domain] for report in reports]))
-    table.add_section()
-    table.add_row("mean", *_marked([report.mean for report in reports]))
-    table.add_row("images/s", *(f"{report.images_per_second:.0f}" for report in reports))
-    _print(table)
+def echo_errors(records: Sequence[dict[str, Any]]) -> None:
+    """Print the error of every run in every domain, the lowest of a row in bold."""
+    lines = {domain: [f"{record['errors'][domain]:.1f}" for record in records] for domain in records[0]["errors"]}
+    lines["mean"] = [f"{record['mean']:.1f}" for record in records]
+    marked = {name: _marked(shown) for name, shown in lines.items()}
+    speeds = [Text(f"{record['images_per_second']:.0f}") for record in records]
+    names = [record["spec"]["method"] for record in records]
+    width = Console().width if Console().is_terminal else None
+    for part in _fitting(names, width):
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("error, %", no_wrap=True)
+        for name in names[part]:
+            table.add_column(name, justify="right", no_wrap=True)
+        for name, cells in marked.items():
+            table.add_row(name, *cells[part], end_section=name == list(marked)[-2])
+        table.add_row("images/s", *speeds[part])
+        _print(table)
 
 
-def _marked(values: list[float]) -> list[Text]:
-    shown = [f"{value:.1f}" for value in values]
+def _marked(shown: list[str]) -> list[Text]:
     best = min(shown, key=float)
     return [Text(text, style="bold" if text == best else "") for text in shown]
+
+
+def _fitting(names: Sequence[str], width: int | None) -> list[slice]:
+    """The columns in as many tables as a terminal of this width takes."""
+    # A domain's name takes 20, an error 7 at least.
+    most = len(names) if width is None else max(1, (width - 20) // max(7, *(len(name) + 2 for name in names)))
+    return [slice(begin, begin + most) for begin in range(0, len(names), most)]
 
 
 def _print(table: Table) -> None:

@@ -1,0 +1,38 @@
+"""What a method costs: images per second and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ctta.bench.figures.canvas import panels
+from ctta.bench.plots import COLOURS, svg
+from ctta.bench.report.canvas import WIDTH, Picture, short
+from ctta.bench.report.runs import Line
+
+
+def costs(lines: Sequence[Line]) -> Picture:
+    """Bars of speed, and of memory where it is known."""
+    labels = [short(line.row.label) for line in lines]
+    values = [("images/s", [line.row.images_per_second for line in lines])]
+    sizes = [line.peak_memory for line in lines]
+    if any(size is not None for size in sizes):
+        values.append(("peak memory (MB)", [0.0 if size is None else size / 1e6 for size in sizes]))
+    height = 0.7 + sum(0.2 + 0.13 * label.count("\n") for label in labels)
+    figure, found = panels(1, len(values), size=(WIDTH, height), sharey=True)
+    for panel, (name, numbers), colour in zip(found, values, (COLOURS[4], COLOURS[5]), strict=False):
+        panel.barh(range(len(lines)), numbers, height=0.66, color=colour, alpha=0.75)
+        widest = max(numbers) or 1.0
+        for place, number in enumerate(numbers):
+            panel.text(number + 0.02 * widest, place, f"{number:.0f}" if number else "–", va="center", fontsize=8)
+        panel.set_xlim(0, 1.3 * widest)
+        panel.set_xlabel(name)
+        panel.grid(visible=False)
+        panel.locator_params(axis="x", nbins=4)
+        panel.tick_params(axis="y", length=0)
+    found[0].set_yticks(range(len(lines)), labels)
+    found[0].set_ylim(len(lines) - 0.4, -0.6)
+    return Picture(
+        svg(figure, "Speed and memory"),
+        "Images by the seconds spent inside the method, on the machine of each run (see its environment)"
+        + ("; memory is the largest size of its whole process." if len(values) > 1 else "."),
+    )

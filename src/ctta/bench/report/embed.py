@@ -1,0 +1,94 @@
+"""Drawings inside a page: SVG files taken apart and put together again from what is known to be harmless."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from ctta.errors import BadData
+
+_SVG = "{http://www.w3.org/2000/svg}"
+_HREF = "{http://www.w3.org/1999/xlink}href"
+# Nothing that runs, loads, links, or leaves the drawing: no script, style, a, foreignObject, animate.
+_ELEMENTS = re.compile(
+    "svg|g|defs|symbol|use|path|rect|circle|ellipse|line|polyline|polygon|text|tspan|title|desc|image|clipPath|mask|"
+    "pattern|marker|linearGradient|radialGradient|stop"
+)
+_ATTRIBUTES = re.compile(
+    "d|points|transform|viewBox|preserveAspectRatio|[cfr]?[xy]|[xy][12]|r|d[xy]|width|height|style|opacity|offset|"
+    "fill(-opacity|-rule)?|stroke(-width|-opacity|-linecap|-linejoin|-dasharray|-dashoffset|-miterlimit)?|"
+    "font-(size|family|style|weight)|text-anchor|dominant-baseline|stop-(color|opacity)|spreadMethod|"
+    "clip-(path|rule)|clipPathUnits|mask(Units)?|gradient(Units|Transform)|pattern(Units|ContentUnits|Transform)|"
+    "marker(-start|-mid|-end|Width|Height|Units)|ref[XY]|orient"
+)
+_REFERENCE = re.compile(r"url\(\s*['\"]?#([^'\")]*)['\"]?\s*\)")
+_PICTURE = re.compile(r"data:image/(png|jpeg);base64,[A-Za-z0-9+/=\s]*")
+
+
+class Drawing(NamedTuple):
+    """A drawing as markup for a page, and what it is called."""
+
+    title: str
+    markup: str
+
+
+def embed(data: bytes, prefix: str) -> Drawing:
+    """An SVG file as part of a page; its ids get the prefix, so that drawings do not take each other's parts."""
+    try:
+        found = ElementTree.fromstring(data)
+    except (ElementTree.ParseError, ValueError) as error:
+        raise BadData(f"This is not an SVG file: {error}.") from error
+    if found.tag != f"{_SVG}svg":
+        raise BadData(f"This is not an SVG file: it begins with <{found.tag}>.")
+    title = (found.findtext(f"{_SVG}title") or "").strip()
+    wanted = _references(found)
+    drawing = _copy(found, prefix, wanted)
+    if "viewBox" not in drawing.attrib and {"width", "height"} <= set(drawing.attrib):
+        drawing.set("viewBox", f"0 0 {_number(drawing.attrib['width'])} {_number(drawing.attrib['height'])}")
+    # The page says how large it is.
+    for name in ("width", "height", "style", "id"):
+        drawing.attrib.pop(name, None)
+    drawing.set("role", "img")
+    drawing.set("aria-label", title)
+    return Drawing(title, ElementTree.tostring(drawing, encoding="unicode"))
+
+
+def _copy(element: ElementTree.Element, prefix: str, wanted: set[str]) -> ElementTree.Element:
+    """The element with its harmless attributes and children; an id that nothing refers to is dropped."""
+    name = element.tag.removeprefix(_SVG)
+    copy = ElementTree.Element(name)
+    for key, value in element.attrib.items():
+        if key in (_HREF, "href"):
+            if value.startswith("#"):
+                copy.set("href", f"#{prefix}{value[1:]}")
+            elif name == "image" and _PICTURE.fullmatch(value):
+                copy.set("href", value)
+        elif key == "id":
+            if value in wanted:
+                copy.set("id", prefix + value)
+        elif _ATTRIBUTES.fullmatch(key) and _harmless(value):
+            copy.set(key, " ".join(_REFERENCE.sub(rf"url(#{prefix}\1)", value).split()))
+    said = name in ("text", "tspan", "title", "desc")
+    copy.text = element.text if said else None
+    for child in element:
+        if child.tag.startswith(_SVG) and _ELEMENTS.fullmatch(child.tag.removeprefix(_SVG)):
+            copy.append(_copy(child, prefix, wanted))
+            copy[-1].tail = child.tail if said else None
+    return copy
+
+
+def _references(root: ElementTree.Element) -> set[str]:
+    """The ids that something in the drawing refers to."""
+    values = [value for element in root.iter() for value in element.attrib.values()]
+    pointed = {value[1:] for value in values if value.startswith("#")}
+    return pointed.union(*(_REFERENCE.findall(value) for value in values))
+
+
+def _harmless(value: str) -> bool:
+    rest = _REFERENCE.sub("", value).lower()
+    return not any(part in rest for part in ("url(", "image(", "image-set(", "src(", "@", "\\", "<"))
+
+
+def _number(length: str) -> str:
+    return length.rstrip("ptxcmin% ")

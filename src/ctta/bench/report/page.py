@@ -1,0 +1,175 @@
+"""The page: records in, one HTML file out, without a script and without a reference to anything outside it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ctta.bench.plots import require_matplotlib
+from ctta.bench.report.embed import Drawing, embed
+from ctta.bench.report.figures import MOST_ROWS, pictures
+from ctta.bench.report.runs import Group, Line, Run, read_groups
+from ctta.errors import BadData, MissingExtra
+from ctta.files import write_atomically
+from ctta.version import __version__
+
+TITLE = "Continual test-time adaptation"
+
+
+class Figure(NamedTuple):
+    """A drawing and the sentence below it."""
+
+    drawing: Drawing
+    caption: str
+
+
+def require_extras() -> None:
+    """Raise MissingExtra where a report cannot be made."""
+    require_matplotlib()
+    try:
+        import jinja2  # noqa: F401, PLC0415 - an optional dependency
+    except ModuleNotFoundError as error:
+        raise MissingExtra("jinja2", "demo") from error
+
+
+def write_report(folders: Sequence[Path], out: Path, *, title: str = TITLE) -> int:
+    """Write the page of every run below some folders, atomically, and give the number of runs."""
+    require_extras()
+    groups = read_groups(folders)
+    write_atomically(out, page(groups, list(_found_figures(folders)), title=title).encode())
+    return sum(len(group.runs) for group in groups)
+
+
+def page(groups: Sequence[Group], figures: Sequence[Figure] = (), *, title: str = TITLE) -> str:
+    """The page of groups of runs, and of figures made elsewhere; the same input gives the same page."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
+    from markupsafe import Markup  # noqa: PLC0415
+
+    folder = Path(__file__).parent / "templates"
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        # Records are anyone's: whatever they say is shown as text.
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(plain=_plain, number=_number)
+    sections = [_section(number, group) for number, group in enumerate(groups, start=1)]
+    return environment.get_template("page.html").render(
+        title=title,
+        version=__version__,
+        style=Markup((folder / "style.css").read_text(encoding="utf-8")),
+        sections=sections,
+        figures=figures,
+        runs=sum(len(group.runs) for group in groups),
+        markup=Markup,
+    )
+
+
+def _found_figures(folders: Sequence[Path]) -> Iterator[Figure]:
+    """Every figures/*.svg below some folders, under its own title."""
+    inside = {path.resolve(): path for folder in folders if folder.is_dir() for path in folder.rglob("figures/*.svg")}
+    for number, path in enumerate(sorted(inside.values()), start=1):
+        try:
+            drawing = embed(path.read_bytes(), f"p{number}-")
+        except BadData as error:
+            raise BadData(f"{path}: {error}") from error
+        yield Figure(drawing._replace(title=drawing.title or path.stem.replace("_", " ")), "")
+
+
+def _section(number: int, group: Group) -> dict[str, Any]:
+    """What the template says about a group."""
+    drawn = pictures(group)
+    domains = list(group.lines[0].row.errors)
+    cells = [[line.row.errors.get(domain, float("nan")) for domain in domains] for line in group.lines]
+    return {
+        "id": f"group-{number}",
+        "heading": _heading(group.spec),
+        "facts": _facts(group),
+        "domains": [domain.replace("_", " ") for domain in domains],
+        "lines": group.lines,
+        "cells": [[f"{error:.1f}" for error in row] for row in cells],
+        "best": [_lowest(column) for column in zip(*cells, strict=True)],
+        "best_mean": _lowest([line.row.mean for line in group.lines], 2),
+        "memory": any(line.peak_memory is not None for line in group.lines),
+        "spread": any(line.row.spread is not None for line in group.lines),
+        "with_source": any(not run.record["source_free"] for run in group.runs),
+        "curves": MOST_ROWS if len(group.lines) > MOST_ROWS else None,
+        "unlogged": sorted({line.row.label for line in group.lines if any(run.log is None for run in line.runs)}),
+        "figures": [
+            Figure(embed(picture.svg, f"g{number}-{place}-"), picture.caption)
+            for place, picture in enumerate(drawn, start=1)
+        ],
+        "runs": [_run(line, run) for line in group.lines for run in line.runs],
+    }
+
+
+def _heading(spec: dict[str, Any]) -> str:
+    images = "all images" if spec["images"] is None else f"{spec['images']} images per domain"
+    protocol = spec["protocol"]["name"] + ("" if spec["learn"] else ", without learning")
+    return f"{spec['data']['name']}, {spec['model']['name']}, {protocol}, {images}, batches of {spec['batch_size']}"
+
+
+def _facts(group: Group) -> dict[str, Any]:
+    """What all runs of a group have in common, and the machines they ran on."""
+    spec = group.spec
+    data = {name: value for name, value in spec["data"].items() if name != "corruption_seed"}
+    machines = dict.fromkeys(_machine(run.record["environment"]) for run in group.runs)
+    first = group.runs[0].record
+    return {
+        "data": data,
+        "model": spec["model"],
+        "protocol": spec["protocol"],
+        "severity": "rises and falls" if spec["severity"] is None else spec["severity"],
+        "metric": f"{first['metric']}; {first['direction']}",
+        "scored": first["scored"],
+        "machine": "; ".join(machines),
+    }
+
+
+def _machine(environment: dict[str, Any]) -> str:
+    said = {name: environment.get(name) for name in ("device", "threads", "cores", "system", "torch")}
+    return "{device}, {threads} threads on {cores} cores, {system}, torch {torch}".format(**said)
+
+
+def _run(line: Line, run: Run) -> dict[str, Any]:
+    """What the template says about a run."""
+    record = run.record
+    shown = ("address", "command", "environment", "settings", "spec", "errors", "mean", "format", "complete", "steps")
+    return {
+        "label": line.row.label,
+        "seed": record["spec"]["seed"],
+        "mean": record["mean"],
+        "command": record["command"],
+        "tables": {
+            "settings": record["settings"],
+            "specification": {"address": record["address"]} | record["spec"],
+            "environment": record["environment"],
+            "outcome": {name: value for name, value in record.items() if name not in shown},
+        },
+    }
+
+
+def _lowest(values: Sequence[float], digits: int = 1) -> str:
+    known = [value for value in values if not math.isnan(value)]
+    # Nothing to be lower than.
+    return f"{min(known):.{digits}f}" if len(values) > 1 and known else ""
+
+
+def _plain(value: Any) -> str:
+    """A value of a record as people write it."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(inner)}" for name, inner in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_plain(inner) for inner in value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _number(value: float | None, digits: int = 0) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
