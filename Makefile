@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 
-.PHONY: demo test test-models lint check clean
+.PHONY: demo test test-models test-ray lint check clean
 
 demo: .venv/.installed
 	$(BIN)/ctta demo
@@ -14,13 +14,17 @@ test: .venv/.installed
 test-models: .venv/.installed-models
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m models
 
+# In one process: the tests share a cluster of two workers.
+test-ray: .venv/.installed-ray
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray
+
 lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports
 
-check: test test-models lint
+check: test test-models test-ray lint
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -32,4 +36,8 @@ clean:
 
 .venv/.installed-models: .venv/.installed
 	$(INSTALL) -e ".[dev,models]"
+	touch $@
+
+.venv/.installed-ray: .venv/.installed
+	$(INSTALL) -e ".[dev,ray]"
 	touch $@

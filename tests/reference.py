@@ -107,7 +107,7 @@ class MaskedCoTTA(ctta.CoTTA):
         self.batch = next(self.batches)
         super().restore_randomly()
 
-    def mask(self, parameter: Tensor) -> Tensor:
+    def chosen(self, parameter: Tensor) -> Tensor:
         name = next(n for n, p in self.student.model.named_parameters() if p is parameter)
         bits = np.unpackbits(vectors()[f"{self.case}/mask{self.batch}/{name}"])[: parameter.numel()]
-        return torch.from_numpy(bits).bool().view(parameter.shape)
+        return torch.from_numpy(bits).nonzero().flatten()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -36,7 +36,10 @@ LONG = replace(SHORT, method="dmse", corruptions=CORRUPTIONS[:4], images=100)
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'ctta[ray]'")
+    # As from a script that runs in the background: Ctrl-C is ignored, also by the workers.
+    outside = signal.signal(signal.SIGINT, signal.SIG_IGN)
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
+    signal.signal(signal.SIGINT, outside)
     yield ray
     ray.shutdown()
 
@@ -165,30 +168,24 @@ def test_ctrl_c_saves_what_goes_on_elsewhere(ray: Any, tmp_path: Path, whole: An
 
 
 @pytest.mark.ray
-def test_news_come_as_runs_end_and_records_in_the_order_of_jobs(ray: Any, tmp_path: Path) -> None:
-    class News(list[str]):
+def test_a_run_waits_for_the_lock_of_a_lost_machine_while_others_end(ray: Any, tmp_path: Path) -> None:
+    place = tmp_path / "there" / do(SHORT, tmp_path / "here")["address"]
+    place.mkdir(parents=True)
+
+    class Follow:
+        news: ClassVar[list[int]] = []
+
         def listener(self) -> None:
             raise AssertionError("no run goes on in this process")
 
         def done(self, record: dict[str, Any]) -> None:
-            self.append(record["spec"]["method"])
+            self.news.append(record["spec"]["seed"])
+            fcntl.flock(lock, fcntl.LOCK_UN)
 
-    news = News()
-    records = do_all([LONG, SHORT], tmp_path, ray="", follow=news)
-    assert [record["spec"]["method"] for record in records] == ["dmse", "tent"] and news == ["tent", "dmse"]
-
-
-@pytest.mark.ray
-def test_a_run_waits_for_a_lock_that_a_lost_machine_left(ray: Any, tmp_path: Path) -> None:
-    place = tmp_path / "there" / do(SHORT, tmp_path / "here")["address"]
-    place.mkdir(parents=True)
-    with ThreadPoolExecutor(1) as pool, (place / "lock").open("w") as lock:
+    with (place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        run = pool.submit(do_all, [SHORT], tmp_path / "there", ray="")
-        time.sleep(5)
-        assert not run.done() and not (place / "steps.jsonl").exists()
-        fcntl.flock(lock, fcntl.LOCK_UN)
-        assert run.result()[0]["complete"]
+        records = do_all([SHORT, SHORT.with_seed(1)], tmp_path / "there", ray="", follow=Follow())
+    assert Follow.news == [1, 0] and [record["spec"]["seed"] for record in records] == [0, 1]
 
 
 @pytest.mark.ray
@@ -210,7 +207,8 @@ def test_an_address_where_nobody_answers_is_told_at_once(ray: Any, tmp_path: Pat
     begin = time.monotonic()
     with pytest.raises(ClusterError, match=f"no Ray cluster at {address}"):
         do_all([SHORT], tmp_path, ray=address)
-    assert time.monotonic() - begin < 10
+    # Left to itself Ray tries for many minutes.
+    assert time.monotonic() - begin < 60
 
 
 @pytest.mark.ray

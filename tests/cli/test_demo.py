@@ -1,11 +1,17 @@
 import json
+import re
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
+from ctta.bench.demo import prepare_demo, run_demo
+from ctta.bench.record import read_records
 from ctta.cli import app
+from ctta.cli.tables import echo_errors
 from ctta.registry import methods
 from ctta.streams.corruptions import CORRUPTIONS
 from ctta.version import __version__
@@ -17,30 +23,65 @@ def ctta(*arguments):
     return CliRunner().invoke(app, arguments)
 
 
-def test_the_demo_prints_a_table_and_writes_a_plot_and_a_record(tmp_path):
-    result = ctta("demo", *SMALL, "--out", str(tmp_path / "new" / "folder"))
-    assert result.exit_code == 0, result.output
+def rows_of(stdout):
+    return {line.split()[0]: line.split()[1:] for line in stdout.splitlines() if line.split()}
+
+
+def test_the_demo_prints_a_table_and_ends_with_a_report_of_its_records(tmp_path):
     out = tmp_path / "new" / "folder"
-    record = json.loads((out / "demo.json").read_text())
-    assert [report["method"] for report in record["reports"]] == [
-        *("source", "bn", "tent", "rdumb", "sar", "deyo", "santa", "rmt", "roid", "dmse")
-    ]
-    assert record["domains"] == ["gaussian_noise", "shot_noise"]
-    assert (out / "demo.png").read_bytes().startswith(b"\x89PNG")
-    lines = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines() if line.split()}
-    for domain in record["domains"]:
-        assert lines[domain] == [f"{report['errors'][domain]:.1f}" for report in record["reports"]]
-    assert lines["mean"] == [f"{report['mean']:.1f}" for report in record["reports"]]
+    result = ctta("demo", *SMALL, "--out", str(out))
+    assert result.exit_code == 0, result.output
+    records = {record["spec"]["method"]: record for record in read_records(out / "runs")}
+    names = ["source", "bn", "tent", "eata", "rdumb", "sar", "deyo", "rotta", "santa", "rmt", "roid", "dmse"]
+    assert sorted(records) == sorted(names)
+    rows = rows_of(result.stdout)
+    assert rows["error,"] == ["%", *names]
+    for domain in ("gaussian_noise", "shot_noise"):
+        assert rows[domain] == [f"{records[name]['errors'][domain]:.1f}" for name in names]
+    assert rows["mean"] == [f"{records[name]['mean']:.1f}" for name in names]
+    page = (out / "report.html").read_text()
+    assert "12 runs in 1 comparable group." in page and "The teacher of dmse" in page
+    assert result.stdout.splitlines()[-1] == f"report  {out / 'report.html'}"
+
+
+def test_a_record_of_the_demo_is_the_one_that_run_writes(tmp_path):
+    assert ctta("demo", *SMALL, "--methods", "tent", "--out", str(tmp_path / "demo")).exit_code == 0
+    size = ("--corruptions", "gaussian_noise,shot_noise", "--images", "100", "--batch-size", "50", "--quiet")
+    with one_thread():
+        assert ctta("run", "tent", "digits", *size, "--out", str(tmp_path / "run")).exit_code == 0
+    (demo,), (run,) = read_records(tmp_path / "demo" / "runs"), read_records(tmp_path / "run")
+    own = {"command", "seconds", "images_per_second", "peak_memory"}
+    assert {k: v for k, v in demo.items() if k not in own} == {k: v for k, v in run.items() if k not in own}
+    assert demo["command"].startswith("ctta demo --domains 2")
+
+    def steps(folder):
+        lines = (folder / demo["address"] / "steps.jsonl").read_text().splitlines()
+        return [json.loads(line) | {"seconds": None} for line in lines]
+
+    assert steps(tmp_path / "demo" / "runs") == steps(tmp_path / "run")
+
+
+@contextmanager
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_batch_statistics_help_under_noise_and_dmse_logs_its_teacher(tmp_path):
     result = ctta("demo", *SMALL, "--methods", "source,bn,tent,dmse", "--json", "--out", str(tmp_path))
     assert result.exit_code == 0, result.output
-    source, bn, _, dmse = json.loads(result.stdout)["reports"]
+    source, bn, _, dmse = json.loads(result.stdout)
     assert bn["mean"] < 0.5 * source["mean"]
     assert dmse["mean"] < 0.5 * source["mean"]
-    assert len(dmse["steps"]) == 4
-    for step in dmse["steps"]:
+    steps = [
+        json.loads(line) for line in (tmp_path / "runs" / dmse["address"] / "steps.jsonl").read_text().splitlines()
+    ]
+    assert len(steps) == 4
+    for step in steps:
         assert step["alpha"] == pytest.approx(min(0.99 + 0.01 * step["entropy"], 1.0))
         assert bool(step["teacher_reset"]) == (step["entropy"] < 0.2)
 
@@ -48,19 +89,51 @@ def test_batch_statistics_help_under_noise_and_dmse_logs_its_teacher(tmp_path):
 def test_the_same_seed_gives_the_same_errors(tmp_path):
     def errors(seed):
         arguments = ("demo", *SMALL, "--methods", "dmse", "--json", "--seed", seed, "--out", str(tmp_path))
-        (report,) = json.loads(ctta(*arguments).stdout)["reports"]
-        return [(step["error"], step["loss"]) for step in report["steps"]]
+        (record,) = json.loads(ctta(*arguments).stdout)
+        lines = (tmp_path / "runs" / record["address"] / "steps.jsonl").read_text().splitlines()
+        return [(step["error"], step["loss"]) for step in map(json.loads, lines)]
 
     assert errors("1") == errors("1")
     assert errors("1") != errors("2")
 
 
-def test_the_plot_does_without_dmse_and_a_method_named_twice_runs_once(tmp_path):
-    result = ctta("demo", *SMALL, "--methods", "bn, source,bn", "--out", str(tmp_path))
+def test_a_method_named_twice_runs_once(tmp_path):
+    result = ctta("demo", *SMALL, "--methods", "bn, source,BN", "--json", "--out", str(tmp_path))
     assert result.exit_code == 0, result.output
-    assert (tmp_path / "demo.png").exists()
-    record = json.loads((tmp_path / "demo.json").read_text())
-    assert [report["method"] for report in record["reports"]] == ["bn", "source"]
+    assert [record["spec"]["method"] for record in json.loads(result.stdout)] == ["bn", "source"]
+
+
+def test_a_table_too_wide_for_the_terminal_becomes_several(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    names = [f"method{i}" for i in range(10)]
+    echo_errors(
+        [
+            {"spec": {"method": name}, "errors": {"elastic_transform": 10.0 + i}, "mean": 9.0, "images_per_second": 1.0}
+            for i, name in enumerate(names)
+        ]
+    )
+    shown = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out)
+    assert max(len(line) for line in shown.splitlines()) <= 60
+    assert [word for word in shown.split() if word.startswith("method")] == names
+    assert [word for word in shown.split() if re.fullmatch(r"1\d\.0", word)] == [f"{10 + i}.0" for i in range(10)]
+
+
+def test_a_demo_that_is_interrupted_ends_at_once_and_leaves_no_record(tmp_path):
+    stream, entries = prepare_demo(["bn", "tent"], images=100)
+    seen = []
+
+    def interrupt(adapter):
+        def listen(batch, log):
+            seen.append(batch.index)
+            raise KeyboardInterrupt
+
+        # The costlier method begins first, and is the one asked about last.
+        return listen if type(adapter).__name__ == "Tent" else lambda batch, log: seen.append(batch.index)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_demo(entries, stream, tmp_path, progress=interrupt)
+    assert len(seen) < len(stream) and not list(tmp_path.rglob("record.json"))
 
 
 def test_progress_goes_to_stderr_and_the_table_to_stdout(tmp_path):
@@ -75,7 +148,7 @@ def test_progress_goes_to_stderr_and_the_table_to_stdout(tmp_path):
     ("arguments", "code", "message"),
     [
         (("--methods", "dsme"), 1, "UnknownMethod: 'dsme' is not a known method. Did you mean 'dmse'?"),
-        (("--images", "901"), 1, "ParameterError: The number of images must be in 1..900. Got 901"),
+        (("--images", "901"), 1, "ParameterError: The 'images' per domain must be in 1..900. Got 901"),
         (("--images", "101"), 1, "ParameterError: 101 images in batches of 50 leave a last batch of one"),
         (("--severity", "6"), 2, "Usage"),
         (("--methods", ","), 2, "Usage"),
@@ -97,7 +170,9 @@ def test_a_folder_that_cannot_be_made_is_said_before_the_work(tmp_path):
     assert result.stderr.startswith("FileExistsError")
 
 
-@pytest.mark.parametrize(("module", "package"), [("sklearn.datasets", "scikit-learn"), ("matplotlib", "matplotlib")])
+@pytest.mark.parametrize(
+    ("module", "package"), [("sklearn.datasets", "scikit-learn"), ("matplotlib", "matplotlib"), ("jinja2", "jinja2")]
+)
 def test_a_missing_extra_is_named(tmp_path, monkeypatch, module, package):
     monkeypatch.setitem(sys.modules, module, None)
     result = ctta("demo", *SMALL, "--out", str(tmp_path))
@@ -137,6 +212,6 @@ def test_help_is_answered_without_importing_torch():
         "from typer.testing import CliRunner\n"
         "from ctta.cli import app\n"
         "assert CliRunner().invoke(app, ['demo', '--help']).exit_code == 0\n"
-        "sys.exit(sum(name in sys.modules for name in ('torch', 'sklearn', 'matplotlib')))"
+        "sys.exit(sum(name in sys.modules for name in ('torch', 'sklearn', 'matplotlib', 'jinja2')))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

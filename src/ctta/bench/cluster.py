@@ -54,16 +54,8 @@ def on_cluster(
             while running:
                 [ended] = _wait(ray, running, 1)
                 place = running.pop(ended)
-                try:
-                    record = ray.get(ended)
-                except ray.exceptions.TaskCancelledError:
-                    # Not by us: its worker was told to end, and the run has saved one step more at least.
+                if (record := _record(ray, ended, jobs[place])) is None:
                     running[send(place)] = place
-                except ray.exceptions.RayTaskError as error:
-                    raise error.cause from error
-                except ray.exceptions.RayError as error:
-                    job = jobs[place]
-                    raise ClusterError(f"Ray gave up {job.method} with seed {job.seed}: {error}") from error
                 else:
                     yield place, record
         except BaseException:
@@ -88,6 +80,18 @@ def _do(job: Job, folder: Path, save_every: float) -> dict[str, Any]:
             if time.monotonic() > end:
                 raise
             time.sleep(1)
+
+
+def _record(ray: Any, ended: Any, job: Job) -> dict[str, Any] | None:
+    """The record of a run; None where its worker was told to end, and the run has saved one step more at least."""
+    try:
+        return dict(ray.get(ended))
+    except ray.exceptions.TaskCancelledError:
+        return None
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
+    except ray.exceptions.RayError as error:
+        raise ClusterError(f"Ray gave up {job.method} with seed {job.seed}: {error}") from error
 
 
 def _anywhere(job: Job) -> Job:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -78,8 +78,8 @@ def run_demo(
     """Run every method through the same stream, as many at once as there are cores, each on one thread.
 
     One thread per method keeps both cores busy where a small network cannot, holds its pace beside busy neighbours,
-    and gives the same numbers whatever the number of cores. ``folder`` takes the records that are returned; ``progress``
-    gives the listener for a method.
+    and gives the same numbers whatever the number of cores. ``folder`` takes the records, which are also returned;
+    ``progress`` gives the listener for a method.
     """
 
     stop = Event()
@@ -104,6 +104,8 @@ def run_demo(
             longest = sorted(entries, key=lambda entry: cost(entry[1]), reverse=True)
             running = {adapter: pool.submit(run, spec, adapter) for spec, adapter in longest}
             try:
+                for ended in wait(running.values(), return_when=FIRST_EXCEPTION).done:
+                    ended.result()
                 return [running[adapter].result() for _, adapter in entries]
             except BaseException:
                 stop.set()

@@ -43,7 +43,9 @@ def svg(figure: Figure, title: str) -> bytes:
     import matplotlib as mpl  # noqa: PLC0415
 
     file = io.BytesIO()
+    # XML has no control characters.
+    said = {"Title": "".join(character for character in title if character.isprintable())}
     unsaid = dict.fromkeys(("Date", "Creator", "Type", "Format"))
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ctta", "font.sans-serif": ["DejaVu Sans"]}):
-        figure.savefig(file, format="svg", metadata=unsaid | {"Title": title})
+        figure.savefig(file, format="svg", metadata=unsaid | said)
     return file.getvalue()

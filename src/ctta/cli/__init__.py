@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ctta.allocator import keep_freed_memory
 from ctta.cli import train
 from ctta.cli.command_line import remember
 from ctta.cli.compare import compare
@@ -16,6 +17,7 @@ from ctta.cli.do import do
 from ctta.cli.doctor import doctor
 from ctta.cli.fetch import fetch
 from ctta.cli.ls import ls
+from ctta.cli.ray_option import RayCommand
 from ctta.cli.report import report
 from ctta.cli.reproduce import reproduce
 from ctta.cli.run import run
@@ -47,8 +49,8 @@ app = typer.Typer(
 )
 app.command("demo")(demo)
 app.command("ls")(ls)
-app.command("run")(run)
-app.command("reproduce")(reproduce)
+app.command("run", cls=RayCommand)(run)
+app.command("reproduce", cls=RayCommand)(reproduce)
 app.command("compare")(compare)
 app.command("report")(report)
 app.command("do")(do)
@@ -73,4 +75,5 @@ def options(
 
 def main() -> None:
     """Run the command line."""
+    keep_freed_memory()
     app(prog_name="ctta")

@@ -140,7 +140,7 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
     return settings
 
 
-def follower(runs: int, workers: int, out: Path = Path("runs"), ray: str | None = None) -> Any:
+def follower(runs: int, workers: int, out: Path, ray: str | None) -> Any:
     """What shows the progress of so many runs, whose records go to a folder."""
     from ctta.cli.progress import Follower  # noqa: PLC0415
 

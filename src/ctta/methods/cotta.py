@@ -5,6 +5,8 @@ Wang et al., "Continual test-time domain adaptation", CVPR 2022.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
@@ -92,8 +94,22 @@ class CoTTA(Adapter):
     def restore_randomly(self) -> None:
         """Eqs. 7 and 8: give each weight of the student back to the source with probability restore_p."""
         for parameter, source in zip(self.trained, self.source_of_trained(), strict=True):
-            parameter.copy_(torch.where(self.mask(parameter), source, parameter))
+            at = torch.unravel_index(self.chosen(parameter).to(source.device), (1, *source.shape))  # 1: for scalars
+            parameter.unsqueeze(0)[at] = source.unsqueeze(0)[at]
 
-    def mask(self, parameter: Tensor) -> Tensor:
-        """Which entries of a parameter return to the source."""
-        return (torch.rand(parameter.shape, generator=self.generator) < self.restore_p).to(parameter.device)
+    def chosen(self, parameter: Tensor) -> Tensor:
+        """Which entries of a parameter return to the source: their positions when it is read row by row."""
+        return successes(parameter.numel(), self.restore_p, self.generator)
+
+
+def successes(trials: int, p: float, generator: torch.Generator) -> Tensor:
+    """Which of so many independent trials succeed, drawn by the gaps between them: a number per success, not per trial.
+
+    Differs from the authors' code, which draws a number for every weight.
+    """
+    if not 0 < p < 1:
+        return torch.arange(trials if p == 1 else 0)
+    expected = trials * p
+    enough = math.ceil(expected + 10 * math.sqrt(expected) + 10)  # ten standard deviations
+    at = torch.empty(enough, dtype=torch.float64).geometric_(p, generator=generator).cumsum(0) - 1
+    return at[at < trials].long()

@@ -20,8 +20,12 @@ def draw_resets(outcomes: Sequence[Outcome]) -> Figure:
     situations: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         situations.setdefault(outcome.cell.label.split(":")[0], []).append(outcome)
-    figure, found = panels(1, len(situations), size=(3.1 * len(situations) + 0.6, 3.8))
-    for number, (panel, (situation, mine)) in enumerate(zip(found, situations.items(), strict=True)):
+    columns = min(3, len(situations))
+    rows = -(-len(situations) // columns)
+    figure, found = panels(rows, columns, size=(2.9 * columns + 0.8, 3.1 * rows + 0.3))
+    for panel in found[len(situations) :]:
+        panel.set_visible(False)
+    for number, (panel, (situation, mine)) in enumerate(zip(found, situations.items(), strict=False)):
         x = range(len(mine))
         shares = [100 * statistics.fmean(share_of_resets(o, r) for r in o.records) for o in mine]
         behind = panel.twinx()
@@ -45,10 +49,11 @@ def draw_resets(outcomes: Sequence[Outcome]) -> Figure:
         labels = ["never" if (e := o.records[0]["settings"]["e_min"]) == 0 else f"{e:g}" for o in mine]
         panel.set_xticks(x, labels, rotation=45)
         panel.set_title(situation, fontsize=10)
-        panel.set_xlabel("reset below e_min (nat)")
-        if number == 0:
+        if number >= len(situations) - columns:
+            panel.set_xlabel("reset below e_min (nat)")
+        if number % columns == 0:
             panel.set_ylabel("mean error (%)", color=COLOURS[1])
-        if number == len(situations) - 1:
+        if number % columns == columns - 1:
             behind.set_ylabel("steps that reset (%), bars", color="#777777")
         else:
             behind.set_yticklabels([])

@@ -52,10 +52,21 @@ def short(label: str, width: int = 22, lines: int = 3) -> str:
 
 
 def legend_below(figure: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """A legend under the panels, in as many columns as fit."""
+    """A legend under the panels, in as many columns as fit, read row by row."""
     widest = max(len(part) for label in labels for part in label.split("\n"))
-    columns = max(1, min(len(labels), int(72 * WIDTH / (5 * widest + 36))))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, handlelength=2.6)
+    fitting = max(1, min(len(labels), int(72 * WIDTH / (5 * widest + 36))))
+    rows = -(-len(labels) // fitting)
+    columns = -(-len(labels) // rows)
+    # matplotlib fills one column after the other, the first ones with one more.
+    order = [place for column in range(columns) for place in range(column, len(labels), columns)]
+    figure.legend(
+        [handles[place] for place in order],
+        [labels[place] for place in order],
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        handlelength=2.6,
+    )
 
 
 def mark_domains(panel: Any, stretches: Sequence[tuple[str, int, int]], *, names: bool) -> None:
@@ -68,7 +79,7 @@ def mark_domains(panel: Any, stretches: Sequence[tuple[str, int, int]], *, names
     if names and 1 < len(stretches) <= _MOST_NAMES:
         above = panel.secondary_xaxis("top")
         centres = [(begin + end - 1) / 2 for _, begin, end in stretches]
-        above.set_xticks(centres, [domain_name(name) for name, _, _ in stretches], rotation=90, fontsize=7)
+        above.set_xticks(centres, [domain_name(name) for name, _, _ in stretches], rotation=90, fontsize=7.5)
         above.tick_params(length=0, pad=1)
         above.spines["top"].set_visible(False)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ctta.bench.evaluate import ENTROPY_BINS
 from ctta.bench.figures.canvas import panels
 from ctta.bench.plots import COLOURS, svg
-from ctta.bench.report.canvas import WIDTH, Picture, legend_below, logs_of, short
+from ctta.bench.report.canvas import WIDTH, Picture, logs_of, short
 from ctta.bench.report.runs import Line
 
 _COLUMNS = 3
@@ -37,9 +37,13 @@ def entropies(lines: Sequence[Line]) -> Picture:
         panel.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     for panel in found[len(lines) :]:
         panel.set_axis_off()
+    found[0].set_yscale("log")
+    found[0].set_ylim(0.1, 100)
+    found[0].set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
+    found[0].minorticks_off()
     figure.supxlabel("entropy of an answer, as a share of ln C", fontsize=8.5)
     figure.supylabel("share of answers (%)", fontsize=8.5)
-    legend_below(figure, handles, ["right answers", "wrong answers"])
+    figure.legend(handles, ["right answers", "wrong answers"], loc="outside upper center", ncols=2, frameon=False)
     return Picture(
         svg(figure, "Entropy of right and wrong answers"),
         f"Answers by their entropy, in {ENTROPY_BINS} bins from 0 to ln C, that of a guess among C classes. The right "

@@ -61,16 +61,18 @@ def domain_errors(lines: Sequence[Line], styles: Styles) -> Picture:
     figure, (above, below) = panels(2, size=(WIDTH, 6.0), sharex=True, height_ratios=(1.35, 1))
     of = {line.row.label: [line.row.errors.get(domain, float("nan")) for domain in domains] for line in lines}
     middle = [statistics.median(errors) for errors in zip(*of.values(), strict=True)]
+    apart = {name: [e - m for e, m in zip(errors, middle, strict=True)] for name, errors in of.items()}
+    # A row that is far off would press the others into one line.
+    usual = sorted(abs(value) for values in apart.values() for value in values)
+    limit = max(1.0, 2.5 * usual[int(0.75 * (len(usual) - 1))])
     places, handles = range(len(domains)), []
     for name, errors in of.items():
         how = styles[name] | {"linewidth": 1.1, "markersize": 3}
         handles += above.plot(places, errors, **how)
-        below.plot(places, [error - m for error, m in zip(errors, middle, strict=True)], **how)
+        if statistics.median(abs(value) for value in apart[name]) <= limit:
+            below.plot(places, apart[name], **how)
     above.set_ylim(bottom=0)
     above.set_ylabel("error (%)")
-    # A row that is far off would press the others into one line.
-    usual = sorted(abs(e - m) for errors in of.values() for e, m in zip(errors, middle, strict=True))
-    limit = max(1.0, 2.5 * usual[int(0.75 * (len(usual) - 1))])
     below.set_ylim(-limit, limit)
     below.axhline(0, color="black", linewidth=0.6)
     below.set_ylabel("difference from the\nmedian row (points)")
@@ -80,7 +82,7 @@ def domain_errors(lines: Sequence[Line], styles: Styles) -> Picture:
     return Picture(
         svg(figure, "Error by domain"),
         "Error in each domain in the order of the stream, and its difference from the median row; lower is better. "
-        "Lines that leave the lower panel are far from the others.",
+        "Rows that are far off are not in the lower panel.",
     )
 
 

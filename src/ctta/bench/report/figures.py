@@ -23,7 +23,7 @@ def pictures(group: Group) -> list[Picture]:
     begin = 0 if shown[0].row.label == "source" else 1
     styles = {line.row.label: line_style(number) for number, line in enumerate(shown, start=begin)}
     with phone_style():
-        made = [mean_errors(group.lines)]
+        made = [mean_errors(group.lines), costs(group.lines)]
         if len(shown[0].row.errors) > 1:
             made.append(domain_errors(shown, styles))
         if logged := [line for line in shown if logs_of(line)]:
@@ -31,7 +31,6 @@ def pictures(group: Group) -> list[Picture]:
         if counted := [line for line in shown if has_entropies(line)]:
             made.append(entropies(counted))
         made += [teacher(line) for line in shown if has_teacher(line)]
-        made.append(costs(group.lines))
     return made
 
 

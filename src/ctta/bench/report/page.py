@@ -111,29 +111,28 @@ def _section(number: int, group: Group) -> dict[str, Any]:
 def _heading(spec: dict[str, Any]) -> str:
     images = "all images" if spec["images"] is None else f"{spec['images']} images per domain"
     protocol = spec["protocol"]["name"] + ("" if spec["learn"] else ", without learning")
-    return f"{spec['data']['name']}, {spec['model']['name']}, {protocol}, {images}, batches of {spec['batch_size']}"
+    data = f"{spec['data']['name']} ({spec['data']['origin']})"
+    return f"{data}, {spec['model']['name']}, {protocol}, {images}, batches of {spec['batch_size']}"
 
 
 def _facts(group: Group) -> dict[str, Any]:
     """What all runs of a group have in common, and the machines they ran on."""
     spec = group.spec
-    data = {name: value for name, value in spec["data"].items() if name != "corruption_seed"}
     machines = dict.fromkeys(_machine(run.record["environment"]) for run in group.runs)
     first = group.runs[0].record
     return {
-        "data": data,
+        "data": {name: value for name, value in spec["data"].items() if name != "corruption_seed"},
         "model": spec["model"],
         "protocol": spec["protocol"],
         "severity": "rises and falls" if spec["severity"] is None else spec["severity"],
         "metric": f"{first['metric']}; {first['direction']}",
         "scored": first["scored"],
-        "machine": "; ".join(machines),
+        "machine": list(machines),
     }
 
 
 def _machine(environment: dict[str, Any]) -> str:
-    said = {name: environment.get(name) for name in ("device", "threads", "cores", "system", "torch")}
-    return "{device}, {threads} threads on {cores} cores, {system}, torch {torch}".format(**said)
+    return _plain({name: environment.get(name) for name in ("device", "threads", "cores", "system", "torch")})
 
 
 def _run(line: Line, run: Run) -> dict[str, Any]:
@@ -163,7 +162,7 @@ def _lowest(values: Sequence[float], digits: int = 1) -> str:
 def _plain(value: Any) -> str:
     """A value of a record as people write it."""
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_plain(inner)}" for name, inner in value.items())
+        return "; ".join(f"{name.replace('_', ' ')}: {_plain(inner)}" for name, inner in value.items())
     if isinstance(value, (list, tuple)):
         return ", ".join(_plain(inner) for inner in value)
     if isinstance(value, float):
