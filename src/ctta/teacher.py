@@ -29,3 +29,11 @@ def ema_(teacher: nn.Module, student: nn.Module, alpha: float) -> None:
 def assign_(module: nn.Module, values: Iterable[Tensor]) -> None:
     """Copy values into the parameters of a module, in order."""
     torch._foreach_copy_(list(module.parameters()), list(values))
+
+
+@torch.no_grad()
+def assign_at_(parameter: Tensor, values: Tensor, positions: Tensor) -> None:
+    """Copy some entries into a parameter: those at these positions when it is read row by row."""
+    # By index, because a parameter in channels_last has no flat view; the 1 gives scalars an index too.
+    at = torch.unravel_index(positions.to(parameter.device), (1, *parameter.shape))
+    parameter.unsqueeze(0)[at] = values.unsqueeze(0)[at]

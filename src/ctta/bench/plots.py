@@ -26,10 +26,12 @@ def require_matplotlib() -> None:
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """Colour, line and marker of the n-th line of a figure; beyond the eight colours they come again, dashed."""
+    """Colour, line and marker of the n-th line of a figure; beyond the eighth the colours come again, dashed."""
+    # Grey comes once: it is the source.
+    again, colour = divmod(max(number, 1) - 1, len(COLOURS) - 1)
     return {
-        "color": COLOURS[number % len(COLOURS)],
-        "linestyle": _LINES[number // len(COLOURS) % len(_LINES)],
+        "color": COLOURS[0 if number == 0 else 1 + colour],
+        "linestyle": _LINES[again % len(_LINES)],
         "marker": _MARKERS[number % len(_MARKERS)],
     }
 

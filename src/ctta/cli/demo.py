@@ -35,8 +35,8 @@ def demo(
 
     # What can fail fails here, before the minute of work.
     require_extras()
+    out.mkdir(parents=True, exist_ok=True)
     runs = out / "runs"
-    runs.mkdir(parents=True, exist_ok=True)
     names = list(known()) if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
     if not names:
         raise typer.BadParameter("no method is named", param_hint="--methods")

@@ -18,7 +18,7 @@ from ctta.norms import use_batch_statistics, weights_and_biases
 from ctta.options import SharedOptions, check_bounds
 from ctta.recipes import per_dataset
 from ctta.registry import register
-from ctta.teacher import ema_, frozen_copy
+from ctta.teacher import assign_at_, ema_, frozen_copy
 
 
 @register
@@ -94,8 +94,7 @@ class CoTTA(Adapter):
     def restore_randomly(self) -> None:
         """Eqs. 7 and 8: give each weight of the student back to the source with probability restore_p."""
         for parameter, source in zip(self.trained, self.source_of_trained(), strict=True):
-            at = torch.unravel_index(self.chosen(parameter).to(source.device), (1, *source.shape))  # 1: for scalars
-            parameter.unsqueeze(0)[at] = source.unsqueeze(0)[at]
+            assign_at_(parameter, source, self.chosen(parameter))
 
     def chosen(self, parameter: Tensor) -> Tensor:
         """Which entries of a parameter return to the source: their positions when it is read row by row."""

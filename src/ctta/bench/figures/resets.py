@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ctta.bench.figures.canvas import panels
+from ctta.bench.figures.teacher import resets_of
 from ctta.bench.plots import COLOURS
 
 if TYPE_CHECKING:
@@ -62,4 +63,5 @@ def draw_resets(outcomes: Sequence[Outcome]) -> Figure:
 
 def share_of_resets(outcome: Outcome, record: dict[str, float]) -> float:
     """The share of a run's steps in which the teacher went back to the source."""
-    return statistics.fmean(step.get("teacher_reset", 0.0) for step in outcome.steps(record))
+    steps = outcome.steps(record)
+    return len(resets_of(steps)) / len(steps)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ctta.bench.figures.along import WIDTH, short
 from ctta.bench.figures.canvas import panels
 from ctta.bench.plots import COLOURS, svg
-from ctta.bench.report.canvas import WIDTH, Picture, short
+from ctta.bench.report.canvas import Picture
 from ctta.bench.report.runs import Line
 
 
@@ -32,7 +33,7 @@ def costs(lines: Sequence[Line]) -> Picture:
     found[0].set_yticks(range(len(lines)), labels)
     found[0].set_ylim(len(lines) - 0.4, -0.6)
     return Picture(
-        svg(figure, "Speed and memory"),
+        svg(figure, "Speed and memory" if len(values) > 1 else "Speed"),
         "Images by the seconds spent inside the method, on the machine of each run (see its environment)"
         + ("; memory is the largest size of its whole process." if len(values) > 1 else "."),
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ctta.bench.evaluate import ENTROPY_BINS
+from ctta.bench.figures.along import WIDTH, short
 from ctta.bench.figures.canvas import panels
 from ctta.bench.plots import COLOURS, svg
-from ctta.bench.report.canvas import WIDTH, Picture, logs_of, short
+from ctta.bench.report.canvas import Picture, logs_of
 from ctta.bench.report.runs import Line
 
 _COLUMNS = 3
@@ -37,6 +38,8 @@ def entropies(lines: Sequence[Line]) -> Picture:
         panel.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     for panel in found[len(lines) :]:
         panel.set_axis_off()
+    for panel in found[len(lines) - columns : len(lines)]:
+        panel.tick_params(labelbottom=True)
     found[0].set_yscale("log")
     found[0].set_ylim(0.1, 100)
     found[0].set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
@@ -46,8 +49,9 @@ def entropies(lines: Sequence[Line]) -> Picture:
     figure.legend(handles, ["right answers", "wrong answers"], loc="outside upper center", ncols=2, frameon=False)
     return Picture(
         svg(figure, "Entropy of right and wrong answers"),
-        f"Answers by their entropy, in {ENTROPY_BINS} bins from 0 to ln C, that of a guess among C classes. The right "
-        "answers of a row add up to 100 %, and so do the wrong ones: the further apart, the more entropy tells.",
+        f"Answers by the entropy of their logits, in {ENTROPY_BINS} bins from 0 to ln C, that of a guess among C "
+        "classes. The right answers of a row add up to 100 %, and so do the wrong ones: the further apart, the more "
+        "entropy tells.",
     )
 
 

@@ -7,20 +7,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
+from ctta.bench.figures.along import MOST_POINTS, WIDTH, domain_name, legend_below, mark_domains, short, step_label
 from ctta.bench.figures.canvas import panels
 from ctta.bench.plots import COLOURS, svg
-from ctta.bench.report.canvas import (
-    MOST_POINTS,
-    WIDTH,
-    Picture,
-    domain_name,
-    legend_below,
-    logs_of,
-    mark_domains,
-    shared_stretches,
-    short,
-    step_label,
-)
+from ctta.bench.report.canvas import Picture, logs_of, shared_stretches
 from ctta.bench.report.runs import Line, Log
 
 Styles = dict[str, dict[str, Any]]
@@ -64,7 +54,7 @@ def domain_errors(lines: Sequence[Line], styles: Styles) -> Picture:
     apart = {name: [e - m for e, m in zip(errors, middle, strict=True)] for name, errors in of.items()}
     # A row that is far off would press the others into one line.
     usual = sorted(abs(value) for values in apart.values() for value in values)
-    limit = max(1.0, 2.5 * usual[int(0.75 * (len(usual) - 1))])
+    limit = max(1.0, 3 * usual[int(0.75 * (len(usual) - 1))])
     places, handles = range(len(domains)), []
     for name, errors in of.items():
         how = styles[name] | {"linewidth": 1.1, "markersize": 3}
@@ -95,7 +85,7 @@ def running_errors(lines: Sequence[Line], styles: Styles) -> Picture:
         handles += panel.plot(x, y, **styles[line.row.label] | {"linewidth": 1.1, "marker": ""})
     panel.set_ylim(bottom=0)
     panel.set_ylabel("error so far (%)")
-    panel.set_xlabel(step_label(logs_of(lines[0])[0]))
+    panel.set_xlabel(step_label(logs_of(lines[0])[0].steps))
     if stretches := shared_stretches([log for line in lines for log in logs_of(line)]):
         mark_domains(panel, stretches, names=True)
     legend_below(figure, handles, [short(line.row.label) for line in lines])

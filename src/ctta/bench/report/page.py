@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -138,7 +137,8 @@ def _machine(environment: dict[str, Any]) -> str:
 def _run(line: Line, run: Run) -> dict[str, Any]:
     """What the template says about a run."""
     record = run.record
-    shown = ("address", "command", "environment", "settings", "spec", "errors", "mean", "format", "complete", "steps")
+    elsewhere = {"spec", "address", "command", "settings", "environment", "errors", "mean", "counts"}
+    plumbing = {"format", "complete", "steps"}
     return {
         "label": line.row.label,
         "seed": record["spec"]["seed"],
@@ -148,7 +148,7 @@ def _run(line: Line, run: Run) -> dict[str, Any]:
             "settings": record["settings"],
             "specification": {"address": record["address"]} | record["spec"],
             "environment": record["environment"],
-            "outcome": {name: value for name, value in record.items() if name not in shown},
+            "outcome": {name: value for name, value in record.items() if name not in elsewhere | plumbing},
         },
     }
 
@@ -167,7 +167,7 @@ def _plain(value: Any) -> str:
         return ", ".join(_plain(inner) for inner in value)
     if isinstance(value, float):
         return f"{value:g}"
-    return value if isinstance(value, str) else json.dumps(value)
+    return "–" if value is None else str(value)
 
 
 def _number(value: float | None, digits: int = 0) -> str:

@@ -6,12 +6,12 @@ import json
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from ctta.bench.compare import Row, differences, label, rows
 from ctta.bench.evaluate import ENTROPY_BINS
+from ctta.bench.figures.along import Stretch, stretches_of
 from ctta.bench.record import read_records
 from ctta.bench.run import STEPS
 from ctta.errors import BadData
@@ -25,14 +25,9 @@ class Log:
     right: list[int]
     wrong: list[int]
 
-    def stretches(self) -> list[tuple[str, int, int]]:
-        """Domain, first step and step after the last of every stretch of the stream."""
-        found, begin = [], 0
-        for domain, steps in groupby(self.steps, key=lambda step: str(step["domain"])):
-            end = begin + sum(1 for _ in steps)
-            found.append((domain, begin, end))
-            begin = end
-        return found
+    def stretches(self) -> list[Stretch]:
+        """The stretches of the stream that are of one domain each."""
+        return stretches_of(self.steps)
 
 
 @dataclass(frozen=True)
