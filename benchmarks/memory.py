@@ -1,79 +1,112 @@
-"""Peak memory of two steps of every method, from the loaded network on, beside plain training of the same network."""
+"""The most tensor memory alive at once while an adapter is built and takes two steps.
+
+Counted from the allocations and frees that torch's profiler records: exact and repeatable, without the interpreter,
+the C library's reserves and oneDNN's scratch space. The images and the source network belong to the user and are not
+counted; plain training is forward, backward and an optimizer step on a copy of that network.
+"""
 
 from __future__ import annotations
 
+import copy
 import gc
 from collections.abc import Callable
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.options import Options
-from benchmarks.report import Row
-from benchmarks.tensors import peak_bytes
-from benchmarks.workloads import Workload, forward, method_names, workloads
-from ctta import DMSE
+from benchmarks.plan import Plan
+from benchmarks.report import Report, Row
+from benchmarks.subjects import Subject
+from ctta.methods import DMSE
 
-STEPS = 2
-
-
-def measure(options: Options) -> list[Row]:
-    rows = []
-    for workload in workloads(options):
-        prefix = f"memory/{workload.name}/fp32"
-        plain = _megabytes(lambda w=workload: _forward(w))
-        one, two = (_megabytes(lambda w=workload, n=passes: _training(w, n)) for passes in (1, 2))
-        rows += [
-            Row(f"{prefix}/plain forward", plain, "MB"),
-            Row(f"{prefix}/plain training", one, "MB"),
-            Row(f"{prefix}/plain training, two passes", two, "MB"),
-        ]
-        for name in method_names(options):
-            used = _megabytes(lambda w=workload, n=name: _adapting(w, n))
-            rows.append(Row(f"{prefix}/{name}", used, "MB", {"of training": used / one}))
-            if name == "dmse":
-                allowed = _allowed(workload)
-                # DMSE differentiates the batch and its view together, so its like is training on two batches.
-                beyond = {"MB": used - two, "allowed MB": allowed}
-                rows.append(Row(f"{prefix}/dmse beyond training", (used - two) / allowed, "allowed", beyond))
-    return rows
+TRAINING, BOTH = "plain training", "plain training, twice the batch"
+MB = 2**20
 
 
-def _megabytes(work: Callable[[], object]) -> float:
-    return peak_bytes(work) / 1e6
+class Bytes(NamedTuple):
+    """Live tensor memory: at its highest, and what is left at the end."""
+
+    peak: int
+    left: int
 
 
-def _forward(workload: Workload) -> None:
-    x, model = workload.batch(), workload.model()
-    for _ in range(STEPS):
-        forward(model, x)()
+def live_bytes(work: Callable[[], object]) -> Bytes:
+    """Tensor memory that a piece of work allocates; what it returns is counted as left."""
+    gc.collect()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        kept = work()
+        gc.collect()
+    assert profiler.profiler is not None
+    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    events.sort(key=lambda event: event.start_ns())
+    totals = list(accumulate((event.nbytes() for event in events), initial=0))
+    del kept
+    return Bytes(max(totals), totals[-1])
 
 
-def _training(workload: Workload, passes: int) -> None:
-    x, model = workload.batch(), workload.model().train().to(memory_format=torch.channels_last)
-    model.requires_grad_(True)
-    optimizer = torch.optim.Adam(model.parameters(), foreach=True)
-    batches = [x.to(memory_format=torch.channels_last), *(x.flip(-1) for _ in range(passes - 1))]
-    labels = torch.zeros(len(x), dtype=torch.long)
-    for _ in range(STEPS):
-        sum(F.cross_entropy(model(batch), labels) for batch in batches).backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+def measure(plan: Plan) -> list[Report]:
+    """Every network in its turn; one round, because the count is exact."""
+    return [report for subject in plan.subjects for report in _peaks(subject)]
 
 
-def _adapting(workload: Workload, method: str) -> None:
-    x, adapter = workload.batch(), workload.adapter(method)
-    gc.collect()  # the user's network, which the adapter has copied
-    for _ in range(STEPS):
-        adapter(x)
+def _peaks(subject: Subject) -> list[Report]:
+    """Peaks of methods beside plain training, and what DMSE takes beyond it in units of what it may take."""
+    found = {TRAINING: _trained(subject, 1), BOTH: _trained(subject, 2)}
+    found |= {name: _stepped(subject, name) for name in subject.methods}
+    rows = [
+        Row(name, peak / MB, {"/ training": peak / found[TRAINING].peak, "held MB": left / MB})
+        for name, (peak, left) in found.items()
+    ]
+    model = subject.model()
+    allowed = 2 * sum(p.nbytes for p in model.parameters()) + 2 * model.weight.nbytes
+    beyond = [
+        Row(name, (found["dmse"].peak - found[base].peak) / allowed, {"allowed MB": allowed / MB})
+        for name, base in (
+            ("beyond training on the batch", TRAINING),
+            ("beyond training on the batch and its view", BOTH),
+        )
+    ]
+    return [
+        Report(f"memory: {subject.title}", "peak MB", rows),
+        Report(f"memory: DMSE beyond training, {subject.title}", "/ allowed", beyond),
+    ]
 
 
-def _allowed(workload: Workload) -> float:
-    """Teacher, source copy and prototypes, in MB."""
-    adapter = workload.adapter("dmse")
-    assert isinstance(adapter, DMSE)
-    network = sum(p.nbytes for p in adapter.student.parameters())
-    projection = sum(p.nbytes for p in adapter.project.parameters())
-    # The source copy holds all that a reset must give back: network, projection (which learns with Adam's two moments
-    # and a gradient) and p_0; p_0 and p_t are the prototypes.
-    return (2 * network + 5 * projection + 3 * adapter.p_0.nbytes) / 1e6
+def _stepped(subject: Subject, name: str) -> Bytes:
+    x = subject.images()
+
+    def work() -> nn.Module:
+        adapter = subject.adapter(name)
+        gc.collect()  # the user's network, which the adapter has copied
+        for _ in range(2):
+            adapter(x)
+        return adapter
+
+    return live_bytes(work)
+
+
+def _trained(subject: Subject, copies: int) -> Bytes:
+    model, x = subject.model(), torch.cat([subject.images()] * copies)
+    y = torch.zeros(len(x), dtype=torch.long)
+    recipe = DMSE.recipe(subject.recipe)
+
+    def work() -> tuple[nn.Module, Any]:
+        net = copy.deepcopy(model).to(memory_format=torch.channels_last).train()
+        kind = torch.optim.Adam if recipe["optimizer"] == "adam" else torch.optim.SGD
+        momentum = {} if recipe["optimizer"] == "adam" else {"momentum": 0.9}
+        optimizer = kind(net.parameters(), lr=recipe["lr"], foreach=True, **momentum)
+        for _ in range(2):
+            _train_once(net, optimizer, x, y)
+        return net, optimizer
+
+    return live_bytes(work)
+
+
+def _train_once(net: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> None:
+    F.cross_entropy(net(x.to(memory_format=torch.channels_last)), y).backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)

@@ -1,32 +1,50 @@
-"""The networks and images that are measured."""
+"""The networks and images that are measured, and each method built so that a step costs the most it can."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ctta.classifier import Classifier
+from ctta.adapter import Adapter
+from ctta.classifier import Classifier, Precision
 from ctta.nets import build, classifier
 from ctta.nets.cifar_resnet import CifarResNet
+from ctta.registry import methods
+
+#: Every image passes every filter, and CoTTA always averages its views.
+FULL_COST: dict[str, dict[str, Any]] = {
+    "cotta": {"p_th": 2.0},
+    "deyo": {"tau_ent": 1.0, "tau_plpd": -1.0},
+    "eata": {"e_margin": 1.0, "d_margin": 1.0},
+    "rdumb": {"e_margin": 1.0, "d_margin": 1.0},
+    "sar": {"e_margin": 1.0, "reset_constant": 0.0},
+}
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A network, the size of its batch, and the benchmark whose recipes suit it."""
+    """A network, the size of its batch, the benchmark whose recipes suit it, and the methods worth their time."""
 
     title: str
     model: Callable[[], Classifier]
     batch: int
     side: int
     recipe: str
+    methods: tuple[str, ...]
 
     def images(self) -> Tensor:
-        """A batch of uniform noise, of which every method finds a part worth learning from."""
+        """A batch of uniform noise."""
         return noise(self.batch, self.side)
+
+    def adapter(self, name: str, precision: Precision = "fp32") -> Adapter:
+        """The named method around a new copy of the network, at its full cost."""
+        method = methods()[name]
+        return method(self.model(), **method.recipe(self.recipe), **FULL_COST.get(name, {}), precision=precision)
 
 
 def noise(batch: int, side: int) -> Tensor:
@@ -45,6 +63,17 @@ def _resnet50() -> Classifier:
     return Classifier(build("imagenet_resnet50"), head="fc").eval()
 
 
-RESNET20 = Subject("ResNet-20, 32 px, batch 200", partial(classifier, "cifar10_resnet20_ctta"), 200, 32, "cifar10-c")
-RESNET50 = Subject("ResNet-50, 224 px, batch 16, 1000 classes", _resnet50, 16, 224, "imagenet-c")
-TINY = Subject("tiny", partial(cifar_net, 8, width=4), 8, 16, "cifar10-c")
+def _large_head() -> Classifier:
+    """Next to no network before a large head: what a method computes on features and logits."""
+    torch.manual_seed(0)
+    embed = (nn.AdaptiveAvgPool2d(8), nn.Flatten(), nn.Linear(192, 2048), nn.BatchNorm1d(2048), nn.ReLU())
+    return Classifier(nn.Sequential(*embed, nn.Linear(2048, 1000))).eval()
+
+
+EVERY, SOME = tuple(methods()), ("bn", "tent", "santa", "rmt", "dmse")
+RESNET20 = Subject(
+    "ResNet-20, 32 px, batch 200", partial(classifier, "cifar10_resnet20_ctta"), 200, 32, "cifar10-c", EVERY
+)
+RESNET50 = Subject("ResNet-50, 224 px, batch 16, 1000 classes", _resnet50, 16, 224, "imagenet-c", SOME)
+HEAD1000 = Subject("a head of 1000 classes on 2048 features, batch 64", _large_head, 64, 32, "imagenet-c", SOME)
+TINY = Subject("tiny", partial(cifar_net, 8, width=4), 8, 16, "cifar10-c", EVERY)

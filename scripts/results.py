@@ -61,7 +61,7 @@ def lines(what: Sequence[str], records: Sequence[dict[str, Any]]) -> list[str]:
     outcomes = [Outcome(cell, found, Path()) for cell, found in pairs if found]
     if not outcomes:
         raise SystemExit(f"docs/results holds no run for {' '.join(what)}")
-    return _table(outcomes, by_domain=bool(how)) + ["", *_commands(outcomes)]
+    return [*_table(outcomes, by_domain=bool(how)), "", *_commands(outcomes)]
 
 
 def matching(

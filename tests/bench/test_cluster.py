@@ -205,7 +205,7 @@ def test_a_mistake_is_told_as_in_this_process(ray: Any, tmp_path: Path, change: 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "ray://127.0.0.1:1"])
 def test_an_address_where_nobody_answers_is_told_at_once(ray: Any, tmp_path: Path, address: str) -> None:
     begin = time.monotonic()
-    with pytest.raises(ClusterError, match=f"no Ray cluster at {address}"):
+    with pytest.raises(ClusterError, match=f"No Ray cluster lets us in at {address}"):
         do_all([SHORT], tmp_path, ray=address)
     # Left to itself Ray tries for many minutes.
     assert time.monotonic() - begin < 60

@@ -304,5 +304,5 @@ def test_a_stream_follows_another_and_steps_are_counted_on(images):
     both = list(then(first, last))
     assert [b.domain for b in both] == ["fog"] * 3 + ["clean"] * 3 and [b.index for b in both] == list(range(6))
     assert all(torch.equal(a.x, b.x) for a, b in zip(both, [*first, *last], strict=True))
-    with pytest.raises(ParameterError, match="one batch size. Got 10 and 7"):
+    with pytest.raises(ParameterError, match=r"one batch size\. Got 10 and 7"):
         then(first, clean(images, batch_size=7))

@@ -120,7 +120,10 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
         _knock(address)
         ray.init(address or None, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError) as error:
-        raise ClusterError(f"There is no Ray cluster{f' at {address}' if address else ''}: {error}") from error
+        raise ClusterError(
+            f"No Ray cluster lets us in{f' at {address}' if address else ''}: {error}. Check the address and that Ray "
+            "runs there, in the version that is here; a cluster with tokens also needs RAY_AUTH_MODE=token."
+        ) from error
     try:
         yield
     finally:

@@ -63,8 +63,8 @@ class CoTTA(Adapter):
 
     def adapt(self, x: Tensor) -> Step:
         """One step, in the order of Alg. 1."""
-        logits = self.student(x)
         target, augmented = self.pseudo_label(x)  # Eqs. 3, 4
+        logits = self.student(x)
         if self.symmetric:
             loss = 0.5 * symmetric_cross_entropy(logits, target).mean()
         else:

@@ -88,9 +88,9 @@ class DMSE(Adapter):
 
     def adapt(self, x: Tensor) -> Step:
         """One step. Paper silent: forwards, prototypes, loss, optimizer, then average or reset."""
+        target = self.teacher(x)  # frozen: no gradient; first, while the student's activations take no memory yet
         logits, g = self.student.with_features(x)
         logits_aug, g_aug = self.student.with_features(self.view(x, self.generator))
-        target = self.teacher(x)  # frozen: no gradient
         # Paper silent: the prototypes move before the loss, which sends no gradient through them.
         p_t, nearest, confident = self.recalibrate(g.detach())  # Eq. 3
         loss_st = 0.5 * (self.consistency(logits, target) + self.consistency(logits_aug, target)).mean()  # Eq. 5

@@ -76,11 +76,10 @@ class RMT(Adapter):
 
     def adapt(self, x: Tensor) -> Step:
         """One step of self-training, contrastive alignment and, where asked for, source replay."""
+        target = self.teacher(x)  # frozen: no gradient
         logits, g = self.student.with_features(x)
         logits_aug, g_aug = self.student.with_features(self.view(x, self.generator))
-        with torch.no_grad():
-            target = self.teacher(x)
-            _, nearest = nearest_prototype(g, self.p_0)
+        _, nearest = nearest_prototype(g.detach(), self.p_0)
         loss_st = 0.5 * (self.consistency(logits, target) + self.consistency(logits_aug, target))  # Eq. 3
         loss_cl = contrastive(self.project(torch.stack([self.p_0[nearest], g, g_aug])), tau=self.tau)  # Eq. 4
         loss = loss_st + self.lambda_cl * loss_cl
@@ -112,8 +111,7 @@ class RMT(Adapter):
     def warm_up_step(self) -> None:
         """Self-training on a source batch, without views or contrast."""
         x, _ = self.next_source_batch()
-        with torch.no_grad():
-            target = self.teacher(x)
+        target = self.teacher(x)
         self.descend(self.consistency(self.student(x), target))
         ema_(self.teacher, self.student, self.alpha)
 

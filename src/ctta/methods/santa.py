@@ -59,11 +59,10 @@ class SANTA(Adapter):
 
     def adapt(self, x: Tensor) -> Step:
         """One step of anchoring and alignment."""
+        anchor = self.anchor(x)  # frozen: no gradient
         logits, g = self.student.with_features(x)
         logits_aug, g_aug = self.student.with_features(self.view(x, self.generator))
-        with torch.no_grad():
-            anchor = self.anchor(x)
-            _, nearest = nearest_prototype(g, self.p_0)
+        _, nearest = nearest_prototype(g.detach(), self.p_0)
         # The adapting model gives the weights and the anchor sits in the logarithm: a pull to the anchor's own answer.
         loss_sa = 0.5 * (cross_entropy(anchor, logits) + cross_entropy(anchor, logits_aug)).mean()
         loss_ta = contrastive(self.project(torch.stack([self.p_0[nearest], g, g_aug])), tau=self.tau)

@@ -1,0 +1,56 @@
+"""The published results are those of the records beside them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from ctta.bench.record import read_records
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+RECORDS = read_records(DOCS / "results")
+
+
+@pytest.fixture(scope="module")
+def results() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("results", DOCS.parent / "scripts" / "results.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_tables_of_the_page_are_fresh(results: ModuleType) -> None:
+    text = (DOCS / "results.md").read_text(encoding="utf-8")
+    assert results.filled(text, RECORDS) == text, "run python scripts/results.py"
+
+
+def test_a_changed_record_makes_the_page_stale(results: ModuleType) -> None:
+    text = (DOCS / "results.md").read_text(encoding="utf-8")
+    changed = [record | {"mean": record["mean"] + 1} for record in RECORDS]
+    assert results.filled(text, changed) != text
+
+
+def test_every_record_counts_what_its_steps_counted() -> None:
+    for record in RECORDS:
+        lines = (DOCS / "results" / record["address"] / record["steps"]).read_text(encoding="utf-8").splitlines()
+        wrong: dict[str, int] = {}
+        for step in map(json.loads, lines):
+            assert sum(step["entropy_wrong"]) == step["wrong"]
+            assert sum(step["entropy_right"]) == step["images"] - step["wrong"]
+            wrong[step["domain"]] = wrong.get(step["domain"], 0) + step["wrong"]
+        assert wrong == {domain: count["wrong"] for domain, count in record["counts"].items()}
+
+
+def test_every_figure_of_the_page_is_there() -> None:
+    text = (DOCS / "results.md").read_text(encoding="utf-8")
+    shown = [part.split(")")[0] for part in text.split("](") if part.split(")")[0].endswith(".svg")]
+    assert shown and all((DOCS / path).is_file() for path in shown)
+
+
+def test_records_name_no_place_of_the_machine_they_were_made_on() -> None:
+    assert not [record["command"] for record in RECORDS if " /" in record["command"] or "=/" in record["command"]]
