@@ -1,82 +1,70 @@
-"""Measured values, the targets beside them, as a table and as JSON."""
+"""Measured values beside their targets, as a table and as JSON."""
 
 from __future__ import annotations
 
-import json
-import os
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
-import torch
-
+from benchmarks.machine import has_bf16
 from benchmarks.targets import TARGETS
-
-#: The instructions that make bf16 faster than fp32; without one of them torch converts back and forth.
-BF16_FLAGS = {"avx512_bf16", "amx_bf16"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measured value. Its name, `measurement/workload/precision/what`, finds its target."""
+    """One measured value, and numbers that say more about it."""
 
     name: str
     value: float
-    unit: str
     details: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def target(self) -> float | None:
-        return TARGETS.get(self.name)
 
-    @property
-    def verdict(self) -> str:
-        if self.target is None:
-            return ""
-        if self.value <= self.target:
-            return "pass"
-        return "no bf16 here" if "/bf16/" in self.name and not has_bf16() else "FAIL"
+@dataclass(frozen=True)
+class Report:
+    """The rows of one measurement; ``unit`` is that of their values."""
 
+    title: str
+    unit: str
+    rows: Sequence[Row]
 
-def table(rows: Sequence[Row]) -> str:
-    width = max((len(row.name) for row in rows), default=0)
-    lines = []
-    for row in rows:
-        wanted = "" if row.target is None else f"<= {row.target:g}"
-        details = "  ".join(f"{name} {value:.4g}" for name, value in row.details.items())
-        lines.append(
-            f"{row.name:{width}} {row.value:10.4g} {row.unit:9} {wanted:8} {row.verdict:13}{details}".rstrip()
-        )
-    return "\n".join(lines)
+    def target(self, row: Row) -> float | None:
+        """The most a row's value should be, if there is a target for it."""
+        return TARGETS.get(self.title, {}).get(row.name)
 
+    def table(self) -> str:
+        """Text with aligned columns."""
+        columns = list(dict.fromkeys(name for row in self.rows for name in row.details))
+        head = ["", self.unit, *columns, "at most", ""]
+        body = [
+            [row.name, _number(row.value), *(_number(row.details.get(c)) for c in columns), *self._verdict(row)]
+            for row in self.rows
+        ]
+        widths = [max(len(line[i]) for line in [head, *body]) for i in range(len(head))]
+        lines = [self.title]
+        for name, *rest in [head, *body]:
+            cells = [cell.rjust(width) for cell, width in zip(rest[:-1], widths[1:-1], strict=True)]
+            lines.append("  ".join([name.ljust(widths[0]), *cells, rest[-1]]).rstrip())
+        return "\n".join(lines)
 
-def write(rows: Sequence[Row], path: Path, **facts: Any) -> None:
-    measured = [asdict(row) | {"target": row.target, "verdict": row.verdict} for row in rows]
-    path.write_text(json.dumps({"machine": machine() | facts, "rows": measured}, indent=1) + "\n")
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        rows = [asdict(row) | {"at_most": (most := self.target(row)), "passed": _passed(row, most)} for row in self.rows]
+        return {"title": self.title, "unit": self.unit, "rows": rows}
 
-
-def machine() -> dict[str, Any]:
-    """Facts that the numbers depend on."""
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "cores": os.cpu_count(),
-        "avx512": "avx512f" in cpu_flags(),
-        "bf16_instructions": has_bf16(),
-    }
-
-
-def has_bf16() -> bool:
-    return bool(BF16_FLAGS & cpu_flags())
+    def _verdict(self, row: Row) -> tuple[str, str]:
+        most = self.target(row)
+        if most is None:
+            return "", ""
+        slow = " (this CPU has no bf16 instructions)" if "bf16" in row.name and not has_bf16() else ""
+        return _number(most), ("pass" if _passed(row, most) else "FAIL") + slow
 
 
-def cpu_flags() -> frozenset[str]:
-    """The processor's instruction sets; none where the system does not list them as Linux does."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return frozenset()
-    return frozenset(next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), ()))
+def _passed(row: Row, most: float | None) -> bool | None:
+    return None if most is None else row.value <= most
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 4
+    return f"{value:.{digits}f}"
