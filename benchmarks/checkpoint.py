@@ -37,5 +37,5 @@ def _files(subject: Subject, rounds: int) -> Report:
     rows = []
     for name in ("save", "load"):
         ratio, median = times.ratio(name, f"torch.{name}"), times.median(name)
-        rows.append(Row(name, median.wall, {"CPU s": median.cpu, f"CPU / torch.{name}": ratio.cpu, "file MB": size}))
+        rows.append(Row(name, median.wall, {"CPU s": median.cpu, f"CPU / torch.{name}": ratio.cpu, "file MiB": size}))
     return Report(f"checkpoint: DMSE, {subject.title}", "wall s", rows)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from statistics import median
 
 import torch
@@ -14,8 +15,8 @@ from torch import Tensor, nn
 
 from benchmarks.plan import Plan
 from benchmarks.report import Report, Row
-from benchmarks.straightforward import StraightforwardDMSE, full_size_view, symmetric_cross_entropy
-from benchmarks.subjects import RESNET20, RESNET50, TINY, Subject, noise
+from benchmarks.straightforward import full_size_view, nearest_prototype, symmetric_cross_entropy
+from benchmarks.subjects import RESNET20, RESNET50, TINY, Subject
 from benchmarks.timing import Work, interleave
 from ctta import functional
 from ctta.augment import View
@@ -41,12 +42,13 @@ def measure(plan: Plan) -> list[Report]:
         "one log-softmax per logits": _losses(*((8, 20) if plan.quick else (64, 1000))),
         "restoring by gaps": _restore(large),
     }
-    times = interleave({f"{name} {i}": work for name, pair in pairs.items() for i, work in enumerate(pair)}, plan.rounds)
+    works = {f"{name} {i}": work for name, pair in pairs.items() for i, work in enumerate(pair)}
+    times = interleave(works, plan.rounds)
     rows = []
     for name in pairs:
         ratio = times.ratio(f"{name} 0", f"{name} 1")
-        with_, without = times.median(f"{name} 0"), times.median(f"{name} 1")
-        rows.append(Row(name, ratio.cpu, {"by wall": ratio.wall, "ms": 1e3 * with_.cpu, "ms without": 1e3 * without.cpu}))
+        ours, plain = (1e3 * times.median(f"{name} {i}").cpu for i in (0, 1))
+        rows.append(Row(name, ratio.cpu, {"by wall": ratio.wall, "ms": ours, "ms without": plain}))
     return [Report("levers", "with / without", rows), _allocator("TINY" if plan.quick else "RESNET20", plan)]
 
 
@@ -99,14 +101,7 @@ def _adam(subject: Subject, ours: dict[str, bool], other: dict[str, bool]) -> Pa
 
 def _prototypes(n: int, features: int, classes: int) -> Pair:
     g, p = torch.randn(n, features), torch.randn(classes, features)
-    return partial(functional.nearest_prototype, g, p), partial(StraightforwardDMSE.nearest, _Prototypes(p), g)
-
-
-class _Prototypes(StraightforwardDMSE):
-    """Nothing but prototypes."""
-
-    def __init__(self, p_0: Tensor) -> None:
-        self.p_0 = p_0
+    return partial(functional.nearest_prototype, g, p), partial(nearest_prototype, g, p)
 
 
 def _losses(n: int, classes: int) -> Pair:
@@ -131,6 +126,7 @@ def _restore(subject: Subject, p: float = 0.001) -> Pair:
     return gaps, masks
 
 
+_ROOT = Path(__file__).parents[1]
 _CHILD = """
 import sys
 from ctta.allocator import keep_freed_memory
@@ -151,7 +147,7 @@ def _allocator(subject: str, plan: Plan) -> Report:
     for _ in range(1 if plan.quick else 3):
         for name, runs in found.items():
             code = [sys.executable, "-c", _CHILD, name, subject, str(plan.rounds)]
-            runs.append([float(v) for v in subprocess.check_output(code, text=True).split()])
+            runs.append([float(v) for v in subprocess.check_output(code, text=True, cwd=_ROOT).split()])
     rows = []
     for i, name in enumerate(("forward", "dmse")):
         kept, default = (median(run[i] for run in found[which]) for which in ("kept", "default"))

@@ -24,7 +24,7 @@ from benchmarks.subjects import Subject
 from ctta.methods import DMSE
 
 TRAINING, BOTH = "plain training", "plain training, twice the batch"
-MB = 2**20
+MIB = 2**20
 
 
 class Bytes(NamedTuple):
@@ -58,20 +58,20 @@ def _peaks(subject: Subject) -> list[Report]:
     found = {TRAINING: _trained(subject, 1), BOTH: _trained(subject, 2)}
     found |= {name: _stepped(subject, name) for name in subject.methods}
     rows = [
-        Row(name, peak / MB, {"/ training": peak / found[TRAINING].peak, "held MB": left / MB})
+        Row(name, peak / MIB, {"/ training": peak / found[TRAINING].peak, "held MiB": left / MIB})
         for name, (peak, left) in found.items()
     ]
     model = subject.model()
     allowed = 2 * sum(p.nbytes for p in model.parameters()) + 2 * model.weight.nbytes
     beyond = [
-        Row(name, (found["dmse"].peak - found[base].peak) / allowed, {"allowed MB": allowed / MB})
+        Row(name, (found["dmse"].peak - found[base].peak) / allowed, {"allowed MiB": allowed / MIB})
         for name, base in (
             ("beyond training on the batch", TRAINING),
             ("beyond training on the batch and its view", BOTH),
         )
     ]
     return [
-        Report(f"memory: {subject.title}", "peak MB", rows),
+        Report(f"memory: {subject.title}", "peak MiB", rows),
         Report(f"memory: DMSE beyond training, {subject.title}", "/ allowed", beyond),
     ]
 

@@ -48,7 +48,11 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
-        rows = [asdict(row) | {"at_most": (most := self.target(row)), "passed": _passed(row, most)} for row in self.rows]
+        targets = [self.target(row) for row in self.rows]
+        rows = [
+            asdict(row) | {"at_most": most, "passed": _passed(row, most)}
+            for row, most in zip(self.rows, targets, strict=True)
+        ]
         return {"title": self.title, "unit": self.unit, "rows": rows}
 
     def _verdict(self, row: Row) -> tuple[str, str]:

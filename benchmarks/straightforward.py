@@ -53,9 +53,9 @@ class StraightforwardDMSE:
         logits_aug, g_aug = self.student.with_features(self.view(x, self.generator))
         target = self.teacher(x)
 
-        similarity, nearest = self.nearest(g.detach())
+        similarity, nearest = nearest_prototype(g.detach(), self.p_0)
         confident = (1 - similarity) / 2 < self.gamma
-        for c in range(len(self.p_0)):
+        for c in nearest.unique():
             chosen = confident & (nearest == c)
             if chosen.sum() > 0:
                 self.p_t[c] = g.detach()[chosen].mean(0)
@@ -77,12 +77,13 @@ class StraightforwardDMSE:
                 average.data[:] = alpha * average.data[:] + (1 - alpha) * parameter.data[:]
         return (0.5 * (logits + target)).detach()
 
-    def nearest(self, g: Tensor) -> tuple[Tensor, Tensor]:
-        """Similarity to, and index of, the nearest prototype, from a tensor (C, N, d)."""
-        prototypes = self.p_0.unsqueeze(1).repeat(1, len(g), 1)
-        features = g.unsqueeze(0).repeat(len(self.p_0), 1, 1)
-        similarity, index = F.cosine_similarity(prototypes, features, dim=-1).max(0)
-        return similarity, index
+
+def nearest_prototype(g: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """Similarity to, and index of, the nearest prototype, from tensors (C, N, d)."""
+    prototypes = p.unsqueeze(1).repeat(1, len(g), 1)
+    features = g.unsqueeze(0).repeat(len(p), 1, 1)
+    similarity, index = F.cosine_similarity(prototypes, features, dim=-1).max(0)
+    return similarity, index
 
 
 def symmetric_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:

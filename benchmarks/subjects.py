@@ -44,7 +44,8 @@ class Subject:
     def adapter(self, name: str, precision: Precision = "fp32") -> Adapter:
         """The named method around a new copy of the network, at its full cost."""
         method = methods()[name]
-        return method(self.model(), **method.recipe(self.recipe), **FULL_COST.get(name, {}), precision=precision)
+        options = method.recipe(self.recipe) | FULL_COST.get(name, {}) | {"precision": precision}
+        return method(self.model(), **options)
 
 
 def noise(batch: int, side: int) -> Tensor:

@@ -29,6 +29,7 @@ TARGETS: dict[str, dict[str, float]] = {
     },
     "start": {
         "import ctta, beyond torch": 0.2,
+        "first use of ctta.DMSE": 0.2,
         "ctta --help": 0.4,
     },
 }

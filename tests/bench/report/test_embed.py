@@ -97,7 +97,8 @@ def test_a_figure_keeps_every_line_and_word_and_has_a_name() -> None:
 
 def test_a_drawing_that_says_only_its_size_can_be_scaled() -> None:
     bare = b'<svg xmlns="http://www.w3.org/2000/svg" width="40pt" height="30pt"/>'
-    assert ElementTree.fromstring(embed(bare, "a-").markup).get("viewBox") == "0 0 40 30"
+    drawing = embed(bare, "a-")
+    assert ElementTree.fromstring(drawing.markup).get("viewBox") == "0 0 40 30" and drawing.width == 40
 
 
 @pytest.mark.parametrize("data", [b"", b"<svg", b"<html/>", b"\x89PNG\r\n", b'<svg xmlns="http://other"/>'])

@@ -161,7 +161,7 @@ def test_of_many_rows_the_best_are_drawn_as_curves(tmp_path: Path) -> None:
         make_run(tmp_path / "runs", "tent", (1 + place % 9, 2, 2), settings={"lr": place / 1000})
     page = Read(report(tmp_path / "runs"))
     assert len(page.rows) == 21
-    assert "rows of lowest mean error, 13 in all" in page.text
+    assert "show 13 rows, the source and those of lowest mean error" in page.text
 
 
 def test_the_page_needs_nothing_from_outside_and_runs_nothing(text: str, page: Read) -> None:

@@ -42,13 +42,15 @@ def short(label: str, width: int = 22, lines: int = 3) -> str:
 
 
 def legend_below(figure: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """A legend under the panels, in as many columns as fit, read row by row."""
+    """A legend under the panels, in as many columns as fit, read row by row; the figure grows by its height."""
     widest = max(len(part) for label in labels for part in label.split("\n"))
-    fitting = max(1, min(len(labels), int(72 * WIDTH / (5 * widest + 36))))
+    fitting = max(1, min(len(labels), int(72 * figure.get_figwidth() / (5 * widest + 36))))
     rows = -(-len(labels) // fitting)
     columns = -(-len(labels) // rows)
     # matplotlib fills one column after the other, the first ones with one more.
     order = [place for column in range(columns) for place in range(column, len(labels), columns)]
+    highest = max(sum(label.count("\n") + 1.4 for label in labels[column::columns]) for column in range(columns))
+    figure.set_figheight(figure.get_figheight() + 0.13 * highest)
     figure.legend(
         [handles[place] for place in order],
         [labels[place] for place in order],
@@ -59,19 +61,20 @@ def legend_below(figure: Any, handles: Sequence[Any], labels: Sequence[str]) -> 
     )
 
 
-def mark_domains(panel: Any, stretches: Sequence[Stretch], *, names: bool) -> None:
-    """Lines where the domain changes, and the names of the domains above."""
+def mark_domains(panel: Any, stretches: Sequence[Stretch], *, names: bool) -> bool:
+    """Lines where the domain changes, and the names of the domains above; gives whether there are such lines."""
     end = stretches[-1][2]
     panel.set_xlim(-0.5, end - 0.5)
-    if len(stretches) <= _MOST_BOUNDARIES:
-        for _, begin, _ in stretches[1:]:
-            panel.axvline(begin - 0.5, color=EDGE, linewidth=0.7, zorder=0)
+    marked = 1 < len(stretches) <= _MOST_BOUNDARIES
+    for _, begin, _ in stretches[1:] if marked else ():
+        panel.axvline(begin - 0.5, color=EDGE, linewidth=0.7, zorder=0)
     if names and 1 < len(stretches) <= _MOST_NAMES:
         above = panel.secondary_xaxis("top")
         centres = [(begin + end - 1) / 2 for _, begin, end in stretches]
         above.set_xticks(centres, [domain_name(name) for name, _, _ in stretches], rotation=90, fontsize=7.5)
         above.tick_params(length=0, pad=1)
         above.spines["top"].set_visible(False)
+    return marked
 
 
 def domain_name(name: str) -> str:

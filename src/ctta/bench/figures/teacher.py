@@ -24,16 +24,19 @@ def draw_teacher(outcomes: Sequence[Outcome]) -> Figure:
 
 def draw_trace(steps: Sequence[dict[str, Any]], e_min: float | None, *, width: float = WIDTH) -> Figure:
     """Entropy of the student with the limit below which its teacher is reset, momentum of the teacher, and resets."""
-    figure, (above, below) = panels(2, size=(width, 4.6), sharex=True)
+    figure, (above, below) = panels(2, size=(width, 4.3), sharex=True)
     every = steps_per_point(steps)
     handles = above.plot(*_means(steps, "entropy", every), color=COLOURS[1], linewidth=1.1, label="entropy")
     if isinstance(e_min, (int, float)):
         handles.append(above.axhline(e_min, color=COLOURS[3], linewidth=1, linestyle="--", label=f"e_min = {e_min:g}"))
     above.set_ylim(bottom=0)
     above.set_ylabel("entropy (nat)")
-    handles += below.plot(*_means(steps, "alpha", every), color=COLOURS[4], linewidth=1.1, label="α")
+    x, alphas = _means(steps, "alpha", every)
+    handles += below.plot(x, alphas, color=COLOURS[4], linewidth=1.1, label="α")
     below.set_ylabel("teacher momentum α")
-    below.margins(y=0.18)
+    # Room for the resets below, and a scale on which a fixed momentum can be read.
+    room = max(0.18 * (max(alphas) - min(alphas)), 1e-3)
+    below.set_ylim(min(alphas) - room, max(alphas) + room)
     if resets := resets_of(steps):
         blocks = sorted({place // every * every for place in resets})
         handles += below.plot(

@@ -35,5 +35,5 @@ def costs(lines: Sequence[Line]) -> Picture:
     return Picture(
         svg(figure, "Speed and memory" if len(values) > 1 else "Speed"),
         "Images by the seconds spent inside the method, on the machine of each run (see its environment)"
-        + ("; memory is the largest size of its whole process." if len(values) > 1 else "."),
+        + ("; memory is the largest size of its process, earlier runs in it included." if len(values) > 1 else "."),
     )

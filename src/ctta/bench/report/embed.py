@@ -27,10 +27,11 @@ _PICTURE = re.compile(r"data:image/(png|jpeg);base64,[A-Za-z0-9+/=\s]*")
 
 
 class Drawing(NamedTuple):
-    """A drawing as markup for a page, and what it is called."""
+    """A drawing as markup for a page, what it is called, and how wide it was drawn, in points."""
 
     title: str
     markup: str
+    width: float
 
 
 def embed(data: bytes, prefix: str) -> Drawing:
@@ -44,14 +45,15 @@ def embed(data: bytes, prefix: str) -> Drawing:
     title = (found.findtext(f"{_SVG}title") or "").strip()
     wanted = _references(found)
     drawing = _copy(found, prefix, wanted)
-    if "viewBox" not in drawing.attrib and {"width", "height"} <= set(drawing.attrib):
-        drawing.set("viewBox", f"0 0 {_number(drawing.attrib['width'])} {_number(drawing.attrib['height'])}")
+    width, height = (_points(drawing.get(name, "")) for name in ("width", "height"))
+    if "viewBox" not in drawing.attrib:
+        drawing.set("viewBox", f"0 0 {width:g} {height:g}")
     # The page says how large it is.
     for name in ("width", "height", "style", "id"):
         drawing.attrib.pop(name, None)
     drawing.set("role", "img")
     drawing.set("aria-label", title)
-    return Drawing(title, ElementTree.tostring(drawing, encoding="unicode"))
+    return Drawing(title, ElementTree.tostring(drawing, encoding="unicode"), width)
 
 
 def _copy(element: ElementTree.Element, prefix: str, wanted: set[str]) -> ElementTree.Element:
@@ -90,5 +92,7 @@ def _harmless(value: str) -> bool:
     return not any(part in rest for part in ("url(", "image(", "image-set(", "src(", "@", "\\", "<"))
 
 
-def _number(length: str) -> str:
-    return length.rstrip("ptxcmin% ")
+def _points(length: str) -> float:
+    """A length in points; 100 where it is not a plain number of them."""
+    found = re.match(r"\d+(\.\d+)?(?=(pt|px)?$)", length)
+    return float(found[0]) if found else 100.0

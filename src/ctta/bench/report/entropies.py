@@ -23,17 +23,19 @@ def entropies(lines: Sequence[Line]) -> Picture:
     """Histograms of entropy, right answers filled and wrong ones as a line, each of area one."""
     columns = min(_COLUMNS, len(lines))
     rows = -(-len(lines) // columns)
-    figure, found = panels(rows, columns, size=(WIDTH, 0.8 + 1.15 * rows), sharex=True, sharey=True)
+    titles = [short(line.row.label, width=19) for line in lines]
+    height = 0.8 + rows * (1.05 + 0.12 * max(title.count("\n") for title in titles))
+    figure, found = panels(rows, columns, size=(WIDTH, height), sharex=True, sharey=True)
     edges = [place / ENTROPY_BINS for place in range(ENTROPY_BINS + 1)]
     handles = []
-    for panel, line in zip(found, lines, strict=False):
+    for panel, line, title in zip(found, lines, titles, strict=False):
         right = _shares([log.right for log in logs_of(line)])
         wrong = _shares([log.wrong for log in logs_of(line)])
         handles = [
             panel.stairs(right, edges, fill=True, color=COLOURS[6], alpha=0.8),
             panel.stairs(wrong, edges, color=COLOURS[3], linewidth=1.2),
         ]
-        panel.set_title(short(line.row.label, width=20, lines=2), fontsize=8, pad=3)
+        panel.set_title(title, fontsize=7.5, pad=3)
         panel.set_xlim(0, 1)
         panel.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     for panel in found[len(lines) :]:

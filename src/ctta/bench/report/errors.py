@@ -34,7 +34,7 @@ def mean_errors(lines: Sequence[Line]) -> Picture:
     panel.set_yticks(range(len(lines)), labels)
     panel.tick_params(axis="y", length=0)
     panel.set_ylim(len(lines) - 0.4, -0.6)
-    panel.set_xlim(0, 1.22 * widest if widest else 1)
+    panel.set_xlim(0, 1.3 * widest or 1)
     panel.grid(visible=False)
     panel.set_xlabel("mean error over domains (%)")
     several = any(len(line.runs) > 1 for line in lines)
@@ -45,53 +45,63 @@ def mean_errors(lines: Sequence[Line]) -> Picture:
     )
 
 
-def domain_errors(lines: Sequence[Line], styles: Styles) -> Picture:
-    """A line per row over the domains, and how far each is from the median row."""
+def domain_errors(lines: Sequence[Line], styles: Styles, *, in_order: bool) -> Picture:
+    """A line per row over the domains, and how far each is from the median row where there are several."""
     domains = list(lines[0].row.errors)
-    figure, (above, below) = panels(2, size=(WIDTH, 6.0), sharex=True, height_ratios=(1.35, 1))
     of = {line.row.label: [line.row.errors.get(domain, float("nan")) for domain in domains] for line in lines}
+    several = len(of) > 2
+    size = (WIDTH, 5.4 if several else 3.6)
+    figure, found = panels(1 + several, size=size, sharex=True, height_ratios=(1.35, 1)[: 1 + several])
+    places = range(len(domains))
+    handles = [found[0].plot(places, of[name], **_fine(styles[name]))[0] for name in of]
+    found[0].set_ylim(bottom=0)
+    found[0].set_ylabel("error (%)")
+    if several:
+        _draw_differences(found[1], of, styles)
+    found[-1].set_xticks(places, [domain_name(domain) for domain in domains], rotation=90)
+    figure.align_ylabels(found)
+    legend_below(figure, handles, [short(name) for name in of])
+    return Picture(
+        svg(figure, "Error by domain"),
+        f"Error in each domain{' in the order of the stream' if in_order else ''}; lower is better."
+        + (" Below, its difference from the median row, without what is far off." if several else ""),
+    )
+
+
+def _draw_differences(panel: Any, of: dict[str, list[float]], styles: Styles) -> None:
     middle = [statistics.median(errors) for errors in zip(*of.values(), strict=True)]
     apart = {name: [e - m for e, m in zip(errors, middle, strict=True)] for name, errors in of.items()}
     # A row that is far off would press the others into one line.
     usual = sorted(abs(value) for values in apart.values() for value in values)
     limit = max(1.0, 3 * usual[int(0.75 * (len(usual) - 1))])
-    places, handles = range(len(domains)), []
-    for name, errors in of.items():
-        how = styles[name] | {"linewidth": 1.1, "markersize": 3}
-        handles += above.plot(places, errors, **how)
-        if statistics.median(abs(value) for value in apart[name]) <= limit:
-            below.plot(places, apart[name], **how)
-    above.set_ylim(bottom=0)
-    above.set_ylabel("error (%)")
-    below.set_ylim(-limit, limit)
-    below.axhline(0, color="black", linewidth=0.6)
-    below.set_ylabel("difference from the\nmedian row (points)")
-    below.set_xticks(places, [domain_name(domain) for domain in domains], rotation=90)
-    figure.align_ylabels([above, below])
-    legend_below(figure, handles, [short(name) for name in of])
-    return Picture(
-        svg(figure, "Error by domain"),
-        "Error in each domain in the order of the stream, and its difference from the median row; lower is better. "
-        "Rows that are far off are not in the lower panel.",
-    )
+    for name, values in apart.items():
+        if statistics.median(abs(value) for value in values) <= limit:
+            panel.plot(range(len(values)), values, **_fine(styles[name]))
+    panel.set_ylim(-limit, limit)
+    panel.axhline(0, color="black", linewidth=0.6)
+    panel.set_ylabel("difference from the\nmedian row (points)")
+
+
+def _fine(style: dict[str, Any]) -> dict[str, Any]:
+    return style | {"linewidth": 1.1, "markersize": 3}
 
 
 def running_errors(lines: Sequence[Line], styles: Styles) -> Picture:
     """The error of all answers so far, along the stream."""
-    figure, (panel,) = panels(size=(WIDTH, 4.4))
+    figure, (panel,) = panels(size=(WIDTH, 4.0))
     handles = []
     for line in lines:
-        x, y = _so_far(logs_of(line))
-        handles += panel.plot(x, y, **styles[line.row.label] | {"linewidth": 1.1, "marker": ""})
+        handles += panel.plot(*_so_far(logs_of(line)), **_fine(styles[line.row.label]) | {"marker": ""})
     panel.set_ylim(bottom=0)
     panel.set_ylabel("error so far (%)")
     panel.set_xlabel(step_label(logs_of(lines[0])[0].steps))
-    if stretches := shared_stretches([log for line in lines for log in logs_of(line)]):
-        mark_domains(panel, stretches, names=True)
+    stretches = shared_stretches([log for line in lines for log in logs_of(line)])
+    marked = stretches is not None and mark_domains(panel, stretches, names=True)
     legend_below(figure, handles, [short(line.row.label) for line in lines])
     return Picture(
         svg(figure, "Error so far"),
-        "Percent wrong of all answers up to a step, over all seeds. Vertical lines: the domain changes.",
+        "Percent wrong of all answers up to a step, over all seeds."
+        + (" Vertical lines: the domain changes." if marked else ""),
     )
 
 

@@ -25,7 +25,7 @@ def pictures(group: Group) -> list[Picture]:
     with phone_style():
         made = [mean_errors(group.lines), costs(group.lines)]
         if len(shown[0].row.errors) > 1:
-            made.append(domain_errors(shown, styles))
+            made.append(domain_errors(shown, styles, in_order=group.spec["protocol"]["name"] != "random-order"))
         if logged := [line for line in shown if logs_of(line)]:
             made.append(running_errors(logged, styles))
         if counted := [line for line in shown if has_entropies(line)]:

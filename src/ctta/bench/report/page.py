@@ -12,7 +12,7 @@ from ctta.bench.report.embed import Drawing, embed
 from ctta.bench.report.figures import MOST_ROWS, pictures
 from ctta.bench.report.runs import Group, Line, Run, read_groups
 from ctta.errors import BadData, MissingExtra
-from ctta.files import write_atomically
+from ctta.files import size, write_atomically
 from ctta.version import __version__
 
 TITLE = "Continual test-time adaptation"
@@ -139,6 +139,8 @@ def _run(line: Line, run: Run) -> dict[str, Any]:
     record = run.record
     elsewhere = {"spec", "address", "command", "settings", "environment", "errors", "mean", "counts"}
     plumbing = {"format", "complete", "steps"}
+    outcome = {name: value for name, value in record.items() if name not in elsewhere | plumbing}
+    memory = None if record["peak_memory"] is None else size(record["peak_memory"])
     return {
         "label": line.row.label,
         "seed": record["spec"]["seed"],
@@ -148,7 +150,7 @@ def _run(line: Line, run: Run) -> dict[str, Any]:
             "settings": record["settings"],
             "specification": {"address": record["address"]} | record["spec"],
             "environment": record["environment"],
-            "outcome": {name: value for name, value in record.items() if name not in elsewhere | plumbing},
+            "outcome": outcome | {"peak_memory": memory},
         },
     }
 
@@ -162,7 +164,9 @@ def _lowest(values: Sequence[float], digits: int = 1) -> str:
 def _plain(value: Any) -> str:
     """A value of a record as people write it."""
     if isinstance(value, dict):
-        return "; ".join(f"{name.replace('_', ' ')}: {_plain(inner)}" for name, inner in value.items())
+        named = [str(value["name"])] if "name" in value else []
+        rest = {name: inner for name, inner in value.items() if name != "name"}
+        return "; ".join(named + [f"{name}: {_plain(inner)}" for name, inner in rest.items()])
     if isinstance(value, (list, tuple)):
         return ", ".join(_plain(inner) for inner in value)
     if isinstance(value, float):

@@ -86,7 +86,7 @@ def read_groups(folders: Sequence[Path]) -> list[Group]:
             alike.append([run])
         else:
             home.append(run)
-    return [Group(_lines(group)) for group in alike]
+    return sorted((Group(_lines(group)) for group in alike), key=_kind)
 
 
 def _near(folder: Path) -> Path:
@@ -97,6 +97,11 @@ def _place(run: Run) -> tuple[bool, bool, str, str]:
     record = run.record
     name = record["spec"]["method"]
     return name != "source", record["passes"][1] > 0, name, label(record)
+
+
+def _kind(group: Group) -> tuple[str, str, str]:
+    spec = group.spec
+    return str(spec["data"]["name"]), str(spec["model"]["name"]), str(spec["protocol"]["name"])
 
 
 def _lines(runs: Sequence[Run]) -> list[Line]:

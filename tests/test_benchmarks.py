@@ -1,0 +1,154 @@
+"""The measurements still run, count what they say, and compare like with like."""
+
+from __future__ import annotations
+
+import json
+import math
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import ctta
+from ctta.augment import View
+from ctta.registry import methods
+from reference import flip, net, stream
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _measurements_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def part(name: str) -> Any:
+    return import_module(f"benchmarks.{name}")
+
+
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("levers", "memory", "start", "step")]
+
+
+@pytest.mark.parametrize("name", ["growth", "checkpoint", *SLOW])
+def test_a_measurement_runs_and_writes_its_numbers(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert part("__main__").main(["--quick", "--only", name, "--json", str(tmp_path / "bench.json")]) == 0
+    record = json.loads((tmp_path / "bench.json").read_text())
+    assert record["machine"]["torch"] == torch.__version__
+    rows = [row for report in record["reports"] for row in report["rows"]]
+    assert rows and all(math.isfinite(row["value"]) for row in rows)
+    printed = capsys.readouterr().out
+    assert all(report["title"] in printed for report in record["reports"])
+    if name == "step":
+        assert {row["name"] for row in rows} >= {f"{m} {p}" for m in methods() for p in ("fp32", "bf16")}
+
+
+def test_every_target_belongs_to_a_row_that_is_measured() -> None:
+    plan, targets = part("plan"), part("targets").TARGETS
+    by_step = {f"step: {s.title}": s for s in plan.NETWORKS.values()}
+    for title in targets:
+        if title in by_step:
+            names = {f"{m} {p}" for m in by_step[title].methods for p in ("fp32", "bf16")}
+            names |= {f"dmse {p} / straightforward" for p in ("fp32", "bf16")}
+            assert set(targets[title]) <= names
+    others = set(targets) - set(by_step)
+    assert others == {"start", f"memory: DMSE beyond training, {plan.RESNET20.title}"}
+
+
+def test_works_take_turns_and_the_first_round_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    timing, calls = part("timing"), []
+    clock = iter(range(1000))
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: float(next(clock)))
+    rounds = timing.interleave({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 2)
+    assert calls == ["a", "b"] * 3
+    assert [t.wall for t in rounds.times["a"]] == [1.0, 1.0]
+
+
+def test_a_ratio_is_the_median_of_the_ratios_within_a_round() -> None:
+    timing = part("timing")
+    base = [timing.Seconds(1, 1), timing.Seconds(2, 4), timing.Seconds(10, 10)]
+    work = [timing.Seconds(3, 1), timing.Seconds(4, 4), timing.Seconds(40, 10)]
+    assert timing.Rounds({"base": base, "work": work}).ratio("work", "base") == (3, 1)
+
+
+@pytest.mark.parametrize(("value", "passed", "word"), [(6.4, True, "pass"), (6.6, False, "FAIL")])
+def test_a_value_stands_beside_its_target(value: float, passed: bool, word: str) -> None:
+    report = part("report")
+    made = report.Report("step: ResNet-20, 32 px, batch 200", "by CPU", [report.Row("dmse fp32", value)])
+    assert made.as_json()["rows"][0] == {
+        "name": "dmse fp32", "value": value, "details": {}, "at_most": 6.5, "passed": passed
+    }  # fmt: skip
+    assert made.table().splitlines()[-1].endswith(word)
+
+
+def test_a_bf16_verdict_says_when_the_processor_has_no_such_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = part("report")
+    made = report.Report("step: ResNet-20, 32 px, batch 200", "by CPU", [report.Row("dmse bf16", 9.0)])
+    monkeypatch.setattr(report, "has_bf16", lambda: False)
+    assert "no bf16 instructions" in made.table()
+    monkeypatch.setattr(report, "has_bf16", lambda: True)
+    assert "no bf16 instructions" not in made.table()
+
+
+def test_live_bytes_are_exact() -> None:
+    def work() -> object:
+        first = torch.empty(1000, 1000)  # 4 MB
+        second = torch.empty(500, 1000)  # 2 MB
+        del first
+        return second, torch.empty(250, 1000)  # 1 MB
+
+    assert part("memory").live_bytes(work) == (6_000_000, 3_000_000)
+
+
+def test_the_straightforward_dmse_computes_what_dmse_does() -> None:
+    model = ctta.Classifier(net())
+    plain, ours = part("straightforward").StraightforwardDMSE(model, view=flip), ctta.DMSE(model, view=flip)
+    for x in stream()[:5]:
+        torch.testing.assert_close(plain(x), ours(x), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_full_size_view_is_the_same_view(seed: int) -> None:
+    x = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
+    plain = part("straightforward").full_size_view(x, torch.Generator().manual_seed(seed))
+    torch.testing.assert_close(View()(x, torch.Generator().manual_seed(seed)), plain, rtol=0, atol=1e-5)
+
+
+def small_model() -> ctta.Classifier:
+    torch.manual_seed(0)
+    layers = (nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
+    return ctta.Classifier(nn.Sequential(*layers))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_no_tensor_is_left_behind_by_a_hundred_steps_after_nine_hundred(name: str) -> None:
+    options = {"cotta": {"views": 2}}.get(name, {})
+    adapter = methods()[name](small_model(), **options)
+    batches = torch.rand(20, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    # RoTTA learns every 64 images: 896 and 96 steps of 4 end right after it has.
+    for i in range(896):
+        adapter(batches[i % 20])
+
+    def steps() -> None:
+        for i in range(96):
+            adapter(batches[i % 20])
+
+    assert part("memory").live_bytes(steps).left <= 0
+
+
+def test_dmse_differentiates_no_more_at_once_than_training_on_the_batch_and_its_view() -> None:
+    """Beyond that: the teacher, the source copy, the prototypes, and the projection, which training has not."""
+    memory, plan = part("memory"), part("plan")
+    subject = plan.TINY
+    ours, training = memory._stepped(subject, "dmse"), memory._trained(subject, 2)
+    adapter = subject.adapter("dmse")
+    network, project = (sum(p.nbytes for p in m.parameters()) for m in (adapter.student, adapter.project))
+    # A projection learns: its weights, source copy, gradient and two moments, and its activations for 3 x 8 features.
+    activations = 3 * subject.batch * (adapter.student.num_features + 8 * 128) * 4
+    allowed = 2 * network + 3 * adapter.p_0.nbytes + 5 * project + activations
+    assert ours.peak - training.peak <= allowed
