@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
+from ctta.allocator import keep_freed_memory
 from ctta.bench.cluster import on_cluster
 from ctta.bench.jobs import Job, do
 from ctta.bench.run import Listen
@@ -70,7 +71,7 @@ def _one_by_one(jobs: Sequence[Job], folder: Path, save_every: float, follow: Fo
 def _at_once(jobs: Sequence[Job], folder: Path, save_every: float, workers: int) -> Ended:
     # Spawned, because a forked torch may hang; one thread each, because contended threads are many times slower.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin) as pool:
         places = {pool.submit(do, job, folder, save_every=save_every): place for place, job in enumerate(jobs)}
         try:
             for future in as_completed(places):
@@ -81,3 +82,9 @@ def _at_once(jobs: Sequence[Job], folder: Path, save_every: float, workers: int)
                 process.terminate()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def _begin() -> None:
+    """Prepare a worker."""
+    keep_freed_memory()
+    torch.set_num_threads(1)

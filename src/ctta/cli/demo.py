@@ -10,7 +10,7 @@ import typer
 
 from ctta.cli.command_line import command_line
 
-# All but CoTTA, whose 32 views of every image take as long as everything else.
+# All but CoTTA: with its 32 views of every image the demo would take longer than two minutes.
 DEFAULT = "source,bn,tent,eata,rdumb,sar,deyo,rotta,santa,rmt,roid,dmse"
 
 

@@ -74,10 +74,12 @@ def _draw_differences(panel: Any, of: dict[str, list[float]], styles: Styles) ->
     # A row that is far off would press the others into one line.
     usual = sorted(abs(value) for values in apart.values() for value in values)
     limit = max(1.0, 3 * usual[int(0.75 * (len(usual) - 1))])
-    for name, values in apart.items():
-        if statistics.median(abs(value) for value in values) <= limit:
-            panel.plot(range(len(values)), values, **_fine(styles[name]))
-    panel.set_ylim(-limit, limit)
+    near = {name: v for name, v in apart.items() if statistics.median(abs(value) for value in v) <= limit}
+    for name, values in near.items():
+        panel.plot(range(len(values)), values, **_fine(styles[name]))
+    furthest = 1.1 * max(abs(value) for values in near.values() for value in values)
+    reach = min(2 * limit, max(1.0, furthest))
+    panel.set_ylim(-reach, reach)
     panel.axhline(0, color="black", linewidth=0.6)
     panel.set_ylabel("difference from the\nmedian row (points)")
 
