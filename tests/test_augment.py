@@ -99,3 +99,10 @@ def test_a_grey_image_stays_grey_in_hue_and_saturation() -> None:
     x = torch.rand(2, 1, 8, 8).expand(-1, 3, -1, -1)
     torch.testing.assert_close(augment.adjust_hue(x, 0.3), x)
     torch.testing.assert_close(augment.adjust_saturation(x, 1.4), x, rtol=0, atol=2e-4)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("blur", [(0.001, 0.5), None])
+def test_a_view_has_the_layout_of_its_images(layout, blur):
+    x = torch.rand(4, 3, 16, 16).contiguous(memory_format=layout)
+    assert View(blur=blur)(x, torch.Generator().manual_seed(0)).is_contiguous(memory_format=layout)

@@ -50,6 +50,7 @@ class View:
             (adjust_hue, self.hue),
             (adjust_gamma, self.gamma),
         )
+        layout = torch.contiguous_format if x.is_contiguous() else torch.channels_last
         x = x.contiguous().clamp(0, 1)  # in planes, because the colour operations take the channels apart
         for i in torch.randperm(len(colours), generator=generator).tolist():
             adjust, span = colours[i]
@@ -66,7 +67,8 @@ class View:
         x = warp(x, angle=angle, shift=(shift_x, shift_y), scale=scale, sigma=sigma, flip=flip, border=self.border)
         if self.noise:
             x = x.add(torch.randn(x.shape, generator=generator).to(x), alpha=self.noise)
-        return x.clamp(0, 1)
+        # As it came: a network that keeps to planes must not be given another layout.
+        return x.clamp(0, 1).contiguous(memory_format=layout)
 
 
 def adjust_brightness(x: Tensor, factor: float) -> Tensor:
