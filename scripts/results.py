@@ -98,7 +98,7 @@ def _table(outcomes: Sequence[Outcome], *, by_domain: bool) -> list[str]:
     domains = list(outcomes[0].records[0]["errors"]) if by_domain else []
     published = any(outcome.cell.published for outcome in outcomes)
     head = ["", *(d.replace("_", " ") for d in domains), "mean", *(["paper", "difference"] if published else [])]
-    head += ["seeds", "images/s"]
+    head += ["seeds"]
     best = min(statistics.fmean(outcome.errors) for outcome in outcomes)
     body = []
     for outcome in outcomes:
@@ -109,8 +109,7 @@ def _table(outcomes: Sequence[Outcome], *, by_domain: bool) -> list[str]:
         line += [f"**{mean:.2f}**{spread}" if mean == best else f"{mean:.2f}{spread}"]
         if published:
             line += ["–", "–"] if told is None else [f"{told.mean:.1f}", f"{mean - told.mean:+.1f}"]
-        speed = statistics.fmean(record["images_per_second"] for record in outcome.records)
-        body.append([*line, str(len(outcome.records)), f"{speed:.0f}"])
+        body.append([*line, str(len(outcome.records))])
     return [_line(head), "|" + "---|" * len(head), *(_line(line) for line in body)]
 
 

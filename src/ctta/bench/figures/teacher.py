@@ -33,7 +33,7 @@ def draw_trace(steps: Sequence[dict[str, Any]], e_min: float | None, *, width: f
     above.set_ylabel("entropy (nat)")
     x, alphas = _means(steps, "alpha", every)
     handles += below.plot(x, alphas, color=COLOURS[4], linewidth=1.1, label="α")
-    below.set_ylabel("teacher momentum α")
+    below.set_ylabel("momentum α")
     # Room for the resets below, and a scale on which a fixed momentum can be read.
     room = max(0.18 * (max(alphas) - min(alphas)), 1e-3)
     below.set_ylim(min(alphas) - room, max(alphas) + room)
