@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -99,13 +98,13 @@ def _table(outcomes: Sequence[Outcome], *, by_domain: bool) -> list[str]:
     published = any(outcome.cell.published for outcome in outcomes)
     head = ["", *(d.replace("_", " ") for d in domains), "mean", *(["paper", "difference"] if published else [])]
     head += ["seeds"]
-    best = min(statistics.fmean(outcome.errors) for outcome in outcomes)
+    best = min(outcome.mean for outcome in outcomes)
     body = []
     for outcome in outcomes:
-        mean, told = statistics.fmean(outcome.errors), outcome.cell.published
-        spread = f" ± {statistics.stdev(outcome.errors):.2f}" if len(outcome.records) > 1 else ""
+        mean, told, errors = outcome.mean, outcome.cell.published, outcome.domains
+        spread = "" if outcome.spread is None else f" ± {outcome.spread:.2f}"
         line = [outcome.cell.label.replace("*", "\\*")]
-        line += [f"{statistics.fmean(r['errors'][d] for r in outcome.records):.1f}" for d in domains]
+        line += [f"{errors[domain]:.1f}" for domain in domains]
         line += [f"**{mean:.2f}**{spread}" if mean == best else f"{mean:.2f}{spread}"]
         if published:
             line += ["–", "–"] if told is None else [f"{told.mean:.1f}", f"{mean - told.mean:+.1f}"]

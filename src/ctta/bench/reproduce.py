@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,18 +162,16 @@ def draw(plan: Plan, outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:
-    errors, published = outcome.errors, outcome.cell.published
-    ours = statistics.fmean(errors)
-    domains = {d: statistics.fmean(r["errors"][d] for r in outcome.records) for d in outcome.records[0]["errors"]}
+    published = outcome.cell.published
     return {
         "row": outcome.cell.label,
-        "ours": ours,
-        "spread": statistics.stdev(errors) if len(errors) > 1 else None,
+        "ours": outcome.mean,
+        "spread": outcome.spread,
         "paper": None if published is None else published.mean,
         "paper_spread": None if published is None else published.spread,
-        "difference": None if published is None else ours - published.mean,
-        "seeds": len(errors),
-        "domains": domains,
+        "difference": None if published is None else outcome.mean - published.mean,
+        "seeds": len(outcome.records),
+        "domains": outcome.domains,
         "paper_domains": {} if published is None else published.domains,
         "runs": [record["address"] for record in outcome.records],
     }

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ctta.cli.command_line import command_line
+from ctta.cli.run import parse_names
 
 # All but CoTTA: with its 32 views of every image the demo would take longer than two minutes.
 DEFAULT = "source,bn,tent,eata,rdumb,sar,deyo,rotta,santa,rmt,roid,dmse"
@@ -37,7 +38,7 @@ def demo(
     require_extras()
     out.mkdir(parents=True, exist_ok=True)
     runs = out / "runs"
-    names = list(known()) if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
+    names = list(known()) if methods == "all" else parse_names(methods)
     if not names:
         raise typer.BadParameter("no method is named", param_hint="--methods")
     stream, entries = prepare_demo(

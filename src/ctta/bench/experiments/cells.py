@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +49,21 @@ class Outcome:
         """The error of each run: the mean over domains, or of the one domain that counts."""
         domain = self.cell.domain
         return [record["mean"] if domain is None else record["errors"][domain] for record in self.records]
+
+    @property
+    def mean(self) -> float:
+        """The mean error over seeds."""
+        return statistics.fmean(self.errors)
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation over seeds; None where there is one."""
+        return statistics.stdev(self.errors) if len(self.records) > 1 else None
+
+    @property
+    def domains(self) -> dict[str, float]:
+        """The error of each domain, the mean over seeds."""
+        return {d: statistics.fmean(r["errors"][d] for r in self.records) for d in self.records[0]["errors"]}
 
     def place(self, record: dict[str, Any]) -> Path:
         """The folder of a run."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +24,7 @@ def draw_lines(parameter: str, label: str, *, log: bool = False) -> Callable[[Se
             by_method.setdefault(outcome.cell.method, []).append(outcome)
         for number, (method, mine) in enumerate(by_method.items(), start=1):
             x = [_value(outcome, parameter) for outcome in mine]
-            y = [statistics.fmean(outcome.errors) for outcome in mine]
-            spread = [statistics.stdev(o.errors) if len(o.errors) > 1 else 0.0 for o in mine]
+            y, spread = [outcome.mean for outcome in mine], [outcome.spread or 0.0 for outcome in mine]
             colour = COLOURS[number % len(COLOURS)]
             panel.errorbar(x, y, spread, color=colour, marker="o", markersize=4, capsize=3, label=method)
             told = [(v, o.cell.published.mean) for v, o in zip(x, mine, strict=True) if o.cell.published is not None]
@@ -53,7 +51,7 @@ def draw_orders(outcomes: Sequence[Outcome]) -> Figure:
         # Side by side, so that equal errors do not hide each other.
         aside = [number + 0.5 * ((i + 0.5) / len(errors) - 0.5) for i in range(len(errors))]
         panel.plot(aside, errors, linestyle="none", marker="o", markersize=4, color=COLOURS[1])
-        panel.hlines(statistics.fmean(errors), number - 0.35, number + 0.35, color=COLOURS[3])
+        panel.hlines(outcome.mean, number - 0.35, number + 0.35, color=COLOURS[3])
     panel.set_xticks(range(len(outcomes)), [o.cell.label for o in outcomes], rotation=30, ha="right")
     panel.set_ylabel("mean error (%), a dot per order")
     return figure

@@ -23,7 +23,8 @@ def draw_entropies(outcomes: Sequence[Outcome]) -> Figure:
     for panel, outcome in zip(found, outcomes, strict=True):
         record = outcome.records[0]
         steps = outcome.steps(record)
-        edges = [i * math.log(MODELS[record["spec"]["model"]["name"]].num_classes) / ENTROPY_BINS for i in range(21)]
+        width = math.log(MODELS[record["spec"]["model"]["name"]].num_classes) / ENTROPY_BINS
+        edges = [i * width for i in range(ENTROPY_BINS + 1)]
         for name, colour in (("right", COLOURS[1]), ("wrong", COLOURS[3])):
             counts = [sum(column) for column in zip(*(step[f"entropy_{name}"] for step in steps), strict=True)]
             share = [100 * count / record["images"] for count in counts]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ctta.bench.figures.canvas import panels
 from ctta.bench.figures.teacher import resets_of
@@ -35,7 +35,7 @@ def draw_resets(outcomes: Sequence[Outcome]) -> Figure:
         behind.spines["top"].set_visible(False)
         panel.set_zorder(behind.get_zorder() + 1)
         panel.patch.set_visible(False)
-        errors = [statistics.fmean(o.errors) for o in mine]
+        errors = [outcome.mean for outcome in mine]
         panel.plot(x, errors, color=COLOURS[1], marker="o", markersize=4)
         panel.annotate(
             f"{min(errors):.1f}",
@@ -61,7 +61,7 @@ def draw_resets(outcomes: Sequence[Outcome]) -> Figure:
     return figure
 
 
-def share_of_resets(outcome: Outcome, record: dict[str, float]) -> float:
+def share_of_resets(outcome: Outcome, record: dict[str, Any]) -> float:
     """The share of a run's steps in which the teacher went back to the source."""
     steps = outcome.steps(record)
     return len(resets_of(steps)) / len(steps)
