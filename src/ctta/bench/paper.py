@@ -39,6 +39,9 @@ SETTINGS = {
     "digits": Setting("digits", "digits", "digits_resnet8", None, 50),
 }
 
+#: The datasets whose domains are corruptions.
+CORRUPTED = ("cifar10-c", "cifar100-c", "imagenet-c-5k", "imagenet-c-50k", "digits")
+
 
 @cache
 def results() -> dict[str, Any]:

@@ -71,10 +71,8 @@ class Plan:
 
 def plan(experiment: Experiment, request: Request) -> Plan:
     """What of an experiment can run as requested."""
-    if (experiment.only or request.dataset) != request.dataset or (
-        request.dataset == "domainnet-126" and experiment.only is None
-    ):
-        where = experiment.only or ", ".join(name for name in paper.SETTINGS if name != "domainnet-126")
+    if request.dataset not in experiment.datasets:
+        where = ", ".join(experiment.datasets)
         raise ParameterError(f"The experiment {experiment.name} is about {where}. Got {request.dataset} instead.")
     cells, left_out = [], {}
     for cell in experiment.cells(request.dataset):

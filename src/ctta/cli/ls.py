@@ -84,9 +84,9 @@ def _experiments() -> list[dict[str, Any]]:
         {
             "experiment": e.name,
             "what": e.title,
-            "runs": len(e.cells(e.only or "cifar10-c")) * len(parse_seeds(e.seeds)),
+            "runs": len(e.cells(e.datasets[0])) * len(parse_seeds(e.seeds)),
             "figures": ", ".join(drawing.name for drawing in e.drawings) or "-",
-            "use": f"ctta reproduce {e.name} {e.only or 'DATASET'}",
+            "use": f"ctta reproduce {e.name} {'DATASET' if len(e.datasets) > 1 else e.datasets[0]}",
         }
         for e in EXPERIMENTS.values()
     ]

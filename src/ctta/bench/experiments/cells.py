@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctta.bench.paper import Published
+from ctta.bench.paper import CORRUPTED, Published
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,7 +86,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or figure of the paper: its cells for a dataset, and how they are drawn."""
+    """A table or figure of the paper: its cells for a dataset, how they are drawn, and the datasets it is about."""
 
     name: str
     title: str
@@ -94,4 +94,4 @@ class Experiment:
     drawings: tuple[Drawing, ...] = ()
     seeds: str = "0"
     note: str = ""
-    only: str | None = None  # the one dataset it is about
+    datasets: tuple[str, ...] = CORRUPTED

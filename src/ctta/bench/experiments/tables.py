@@ -166,7 +166,7 @@ def _grid(table: str, row: str, column: str) -> Callable[[str], list[Cell]]:
 
 TABLES = (
     Experiment("main", "Continual corruptions at severity 5", _main),
-    Experiment("domainnet", "DomainNet-126 from real images", _domainnet, note=_STARS, only="domainnet-126"),
+    Experiment("domainnet", "DomainNet-126 from real images", _domainnet, note=_STARS, datasets=("domainnet-126",)),
     Experiment(
         "samples",
         "Images per corruption, DMSE and RDumb",
