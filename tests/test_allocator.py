@@ -56,6 +56,7 @@ def test_other_c_libraries_are_left_alone(answer: object, monkeypatch: pytest.Mo
     monkeypatch.setattr(allocator.os, "confstr", confstr, raising=False)
     monkeypatch.setattr(allocator.ctypes, "CDLL", lambda name: pytest.fail("touched"))
     assert allocator.keep_freed_memory() is False
+    assert allocator.give_back_freed_memory() is False
 
 
 FLAT = """

@@ -28,6 +28,11 @@ def keep_freed_memory() -> bool:
     )
 
 
+def give_back_freed_memory() -> bool:
+    """Return what is freed to the kernel once, also where `keep_freed_memory` holds on to it; whether glibc did."""
+    return _is_glibc() and bool(ctypes.CDLL(None).malloc_trim(0))
+
+
 def _is_glibc() -> bool:
     try:
         return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")

@@ -30,7 +30,7 @@ SCHEMA = {
     "images": "images answered",
     "images_per_second": "images by the seconds spent inside the method",
     "seconds": "seconds spent inside the method",
-    "peak_memory": "largest resident size of the process in bytes, everything included",
+    "peak_memory": "largest resident size of the process in bytes, everything included; off Linux, earlier runs too",
     "skipped": "steps whose loss was not finite",
     "environment": "versions, threads, device, processor",
     "steps": "file beside this one with one JSON line per step",
@@ -56,16 +56,6 @@ def environment(device: str) -> dict[str, Any]:
         "device": device,
         "cores": os.cpu_count(),
     }
-
-
-def peak_memory() -> int | None:
-    """The largest resident size of this process so far, in bytes; None where the platform does not tell."""
-    try:
-        import resource  # noqa: PLC0415, not on every platform
-    except ModuleNotFoundError:
-        return None
-    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return size if platform.system() == "Darwin" else 1024 * size
 
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from ctta.adapter import Adapter
 from ctta.bench.evaluate import Progress, scored
-from ctta.bench.record import FORMAT, environment, peak_memory, read_record, write_record
+from ctta.bench.memory import forget_peak, peak_memory
+from ctta.bench.record import FORMAT, environment, read_record, write_record
 from ctta.bench.spec import RunSpec
 from ctta.classifier import Classifier
 from ctta.errors import BadData, ConcurrentUse
@@ -69,6 +70,7 @@ def _run(
     keep: bool,
     progress: Listen | None,
 ) -> dict[str, Any]:
+    forget_peak()
     adapter, done = _resume(place, model) or (build(), 0)
     steps = _first_lines(place / STEPS, done)
     listener = progress(adapter, len(stream) - done) if progress is not None else None

@@ -1,0 +1,27 @@
+"""How much memory a run takes."""
+
+from __future__ import annotations
+
+import platform
+from contextlib import suppress
+from pathlib import Path
+
+from ctta.allocator import give_back_freed_memory
+
+
+def peak_memory() -> int | None:
+    """The largest resident size of this process so far, in bytes; None where the platform does not tell."""
+    try:
+        import resource  # noqa: PLC0415, not on every platform
+    except ModuleNotFoundError:
+        return None
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return size if platform.system() == "Darwin" else 1024 * size
+
+
+def forget_peak() -> None:
+    """Let the peak begin anew where Linux allows it, so that a run does not answer for those before it."""
+    give_back_freed_memory()
+    # proc(5): 5 sets the peak back to what is resident now.
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
