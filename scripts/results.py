@@ -21,6 +21,8 @@ from ctta.bench.compare import own_settings
 from ctta.bench.experiments import Cell, Outcome, experiment
 from ctta.bench.paper import SETTINGS
 from ctta.bench.record import read_records
+from ctta.bench.usual import usual
+from ctta.registry import method
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 REGION = re.compile(r"(<!-- table: ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -70,7 +72,8 @@ def matching(
 
     def fits(record: dict[str, Any]) -> bool:
         spec, setting = record["spec"], SETTINGS[dataset]
-        settings = {k: v for k, v in cell.settings.items() if v != _usual(record, k)}
+        unsaid = usual(method(spec["method"]), spec["data"]["name"])
+        settings = {k: v for k, v in cell.settings.items() if v != unsaid.get(k)}
         return (
             (spec["method"], spec["model"]["name"], spec["data"]["name"]) == (cell.method, model, setting.stream)
             and (spec["source_data"] is not None) == cell.source_data
@@ -83,14 +86,6 @@ def matching(
         )
 
     return [record for record in records if fits(record)]
-
-
-def _usual(record: dict[str, Any], name: str) -> Any:
-    """What a setting of this run would be if nobody had said it."""
-    from ctta.registry import method  # noqa: PLC0415
-
-    cls = method(record["spec"]["method"])
-    return (cls.arguments() | dict(cls.recipes.get(record["spec"]["data"]["name"], {}))).get(name)
 
 
 def _table(outcomes: Sequence[Outcome], *, by_domain: bool) -> list[str]:

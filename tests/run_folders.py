@@ -60,7 +60,7 @@ def record_of(method: str, steps: list[dict[str, Any]], *, seed: int = 0, **chan
         "learn": True,
         "source_data": None,
     } | changes
-    text = json.dumps(spec, sort_keys=True)
+    text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
     return {
         "format": FORMAT,
         "address": hashlib.sha256(text.encode()).hexdigest()[:20],

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,31 @@ def test_foreign_records_are_named(tmp_path: Path) -> None:
     (tmp_path / "record.json").write_text("{}")
     with pytest.raises(BadData, match="not a run record"):
         read_records(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: r.update(mean=0.0),
+        lambda r: r.update(mean="low"),
+        lambda r: r["errors"].update(fog=0.0),
+        lambda r: r.update(counts=[]),
+        lambda r: r["counts"]["fog"].update(images=0),
+        lambda r: r["counts"]["fog"].pop("wrong"),
+        lambda r: r["spec"].update(seed=99),
+        lambda r: r.update(spec=None),
+    ],
+)
+def test_a_record_that_was_changed_by_hand_is_named(
+    tmp_path: Path, whole: tuple[dict[str, Any], Path], change: Callable[[dict[str, Any]], object]
+) -> None:
+    record = json.loads(json.dumps(whole[0]))
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    assert read_record(tmp_path) == record
+    change(record)
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    with pytest.raises(BadData, match="changed or damaged"):
+        read_record(tmp_path)
 
 
 def test_ctrl_c_saves_between_two_steps_and_the_run_goes_on_from_there(

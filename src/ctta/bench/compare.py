@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ctta.bench.spec import COMPARABLE
+from ctta.bench.usual import recipe
 from ctta.errors import CttaError
 from ctta.registry import methods
 
@@ -73,9 +74,8 @@ def label(record: dict[str, Any]) -> str:
 def own_settings(record: dict[str, Any]) -> dict[str, Any]:
     """The settings of a run that are not its recipe's."""
     spec = record["spec"]
-    recipes = methods()[spec["method"]].recipes if spec["method"] in methods() else {}
-    recipe = recipes.get("cifar10-c" if spec["data"]["name"] == "digits" else spec["data"]["name"], {})
-    return {k: v for k, v in spec["settings"].items() if recipe.get(k, _Absent) != v}
+    known = recipe(methods()[spec["method"]], spec["data"]["name"]) if spec["method"] in methods() else {}
+    return {k: v for k, v in spec["settings"].items() if known.get(k, _Absent) != v}
 
 
 def text_table(found: Sequence[Row], form: str = "text", *, mark: bool = True) -> str:

@@ -16,6 +16,7 @@ from ctta.bench.run import Listen, run
 from ctta.bench.sources import CLASSES, open_domains, read_images, severities_of
 from ctta.bench.spec import RunSpec
 from ctta.bench.tensorboard import Events, require_tensorboard
+from ctta.bench.usual import recipe, usual
 from ctta.classifier import Classifier
 from ctta.digests import sha256_of
 from ctta.errors import MissingData, ParameterError
@@ -161,7 +162,6 @@ def _protocol(job: Job) -> dict[str, Any]:
 def _arguments(job: Job) -> dict[str, Any]:
     """The recipe for the stream, what the user set, and the seed where the method draws random numbers."""
     cls = method(job.method)
-    recipe = dict(cls.recipes.get("cifar10-c" if job.stream == "digits" else job.stream, {}))
     unknown = set(job.settings) - set(cls.arguments())
     if unknown:
         raise ParameterError(
@@ -169,13 +169,12 @@ def _arguments(job: Job) -> dict[str, Any]:
         )
     if "seed" in job.settings:
         raise ParameterError("The seed is given with --seed, not with --set.")
-    defaults = cls.arguments()
     # One run must have one address: 1 and 1.0 are the same learning rate, and what is usual need not be said.
-    usual = defaults | recipe
+    defaults, unsaid = cls.arguments(), usual(cls, job.stream)
     settings = {
         k: float(v) if type(v) is int and isinstance(defaults[k], float) else v for k, v in job.settings.items()
     }
-    arguments = recipe | {k: v for k, v in settings.items() if v != usual[k]}
+    arguments = recipe(cls, job.stream) | {k: v for k, v in settings.items() if v != unsaid[k]}
     return arguments | ({"seed": job.seed} if "seed" in cls.arguments() else {})
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 from pathlib import Path
 from typing import Any
 
+from ctta.bench.spec import address_of
 from ctta.errors import BadData
 from ctta.files import write_atomically
 from ctta.version import __version__
@@ -75,7 +77,22 @@ def read_record(path: Path) -> dict[str, Any]:
         raise BadData(f"{file} is not a run record: {error}.") from error
     if not isinstance(record, dict) or record.get("format") != FORMAT or set(record) != set(SCHEMA):
         raise BadData(f"{file} is not a run record of format {FORMAT}.")
+    if not _adds_up(record):
+        raise BadData(f"{file} was changed or damaged: its numbers do not add up, or its address is not its content's.")
     return record
+
+
+def _adds_up(record: dict[str, Any]) -> bool:
+    """Whether the address is that of the specification, and the errors are those of the counts."""
+    try:
+        errors = {domain: 100 * count["wrong"] / count["images"] for domain, count in record["counts"].items()}
+        return bool(
+            address_of(record["spec"]) == record["address"]
+            and record["errors"] == errors
+            and math.isclose(record["mean"], sum(errors.values()) / len(errors))
+        )
+    except (TypeError, KeyError, AttributeError, ZeroDivisionError):
+        return False
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:

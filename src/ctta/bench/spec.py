@@ -54,5 +54,10 @@ class RunSpec:
     @property
     def address(self) -> str:
         """Twenty hexadecimal digits that stand for the content."""
-        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:20]
+        return address_of(self.to_json())
+
+
+def address_of(spec: dict[str, Any]) -> str:
+    """The address of a specification in JSON."""
+    text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
