@@ -5,7 +5,7 @@ python scripts/results.py --check    write nothing; exit 1 if the page is stale
 
 The page is written by hand but for its marked regions, ``<!-- table: EXPERIMENT DATASET MODEL IMAGES -->`` to
 ``<!-- end -->``; IMAGES is the number per domain, or "all". With `` by-domain`` at the end the table has a column per
-domain.
+domain. Rows are averaged over the seeds that all of them have, or with `` every-seed`` over all that each has.
 """
 
 from __future__ import annotations
@@ -59,10 +59,19 @@ def lines(what: Sequence[str], records: Sequence[dict[str, Any]]) -> list[str]:
     name, dataset, model, images, *how = what
     size = None if images == "all" else int(images)
     pairs = [(cell, matching(cell, dataset, model, size, records)) for cell in experiment(name).cells(dataset)]
-    outcomes = [Outcome(cell, found, Path()) for cell, found in pairs if found]
-    if not outcomes:
+    pairs = [(cell, found) for cell, found in pairs if found]
+    if not pairs:
         raise SystemExit(f"docs/results holds no run for {' '.join(what)}")
-    return [*_table(outcomes, by_domain=bool(how)), "", *_commands(outcomes)]
+    if "every-seed" not in how:
+        pairs = list(zip((cell for cell, _ in pairs), of_shared_seeds([found for _, found in pairs]), strict=True))
+    outcomes = [Outcome(cell, found, Path()) for cell, found in pairs]
+    return [*_table(outcomes, by_domain="by-domain" in how), "", *_commands(outcomes)]
+
+
+def of_shared_seeds(rows: Sequence[Sequence[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+    """Rows with the runs whose seed every row has: another seed has other noise in its images."""
+    shared = set.intersection(*({record["spec"]["seed"] for record in row} for row in rows))
+    return [[record for record in row if record["spec"]["seed"] in shared] for row in rows]
 
 
 def matching(

@@ -6,6 +6,7 @@ import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -54,3 +55,11 @@ def test_every_figure_of_the_page_is_there() -> None:
 
 def test_records_name_no_place_of_the_machine_they_were_made_on() -> None:
     assert not [record["command"] for record in RECORDS if " /" in record["command"] or "=/" in record["command"]]
+
+
+def test_rows_of_a_table_are_averaged_over_the_seeds_they_all_have(results: ModuleType) -> None:
+    def run(seed: int) -> dict[str, Any]:
+        return {"spec": {"seed": seed}}
+
+    found = results.of_shared_seeds([[run(0), run(1), run(2)], [run(2), run(0)], [run(0), run(3)]])
+    assert found == [[run(0)], [run(0)], [run(0)]]
