@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ctta.bench.compare import UnlikeRuns, differences, rows, text_table
+from ctta.bench.compare import UnlikeRuns, differences, rows, text_table, unlike_seeds
+from ctta.bench.unlike import distinctions
 
 
 def record(method: str, seed: int = 0, errors: tuple[float, float] = (10.0, 20.0), **changes: Any) -> dict[str, Any]:
@@ -67,6 +68,75 @@ def test_other_weights_or_other_files_are_unlike_but_another_noise_seed_is_not()
     other["spec"]["model"]["digest"] = "e"
     assert list(differences([record("tent"), other])) == ["model"]
     assert differences([record("tent", 0), record("bn", 1)]) == {}
+
+
+def test_forced_rows_keep_unlike_runs_apart_and_name_what_differs() -> None:
+    other: dict[str, Any] = {"model": {"name": "n", "digest": "e"}, "images": None}
+    found = rows([record("tent"), record("tent", 0, (1, 2), **other), record("tent", 1, (3, 4), **other)], force=True)
+    assert [row.label for row in found] == ["tent [model=m, images=100]", "tent [model=n, images=all]"]
+    assert [row.seeds for row in found] == [(0,), (0, 1)]
+    assert [row.mean for row in found] == [15, 2.5]
+
+
+def test_settings_and_source_data_still_keep_forced_rows_apart() -> None:
+    given = [record("dmse", source_data=digest * 8, severity=s) for digest in ("ab", "cd") for s in (2, 5)]
+    assert [row.label for row in rows(given, force=True)] == [
+        *("dmse [severity=2] source abababab", "dmse [severity=5] source abababab"),
+        *("dmse [severity=2] source cdcdcdcd", "dmse [severity=5] source cdcdcdcd"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fact", "values", "said"),
+    [
+        ("model.digest", ["ab" * 32, "cd" * 32], ["abababab", "cdcdcdcd"]),
+        ("model.mean", [[0.5, 0.25], [0.5, 0.5]], ["0.5+0.25", "0.5+0.5"]),
+        ("protocol.times", [1, 3], ["1", "3"]),
+        ("data.image_list", ["ab" * 32, None], ["abababab", "none"]),
+        ("corruptions", [["fog", "snow"], ["fog"]], ["2", "1"]),
+        ("corruptions", [["fog", "snow"], ["fog", "frost"]], ["2: fog+snow…", "2: fog+frost…"]),
+        ("severity", [5, None], ["5", "none"]),
+        ("learn", [True, False], ["True", "False"]),
+    ],
+)
+def test_what_differs_is_said_by_the_one_entry_that_tells_it(fact: str, values: list[Any], said: list[str]) -> None:
+    fact_of_all, _, entry = fact.partition(".")
+    changes = [{fact_of_all: {"name": "same", entry: value} if entry else value} for value in values]
+    found = distinctions([record("tent", **change)["spec"] for change in changes])
+    assert found == [{fact: word} for word in said]
+
+
+def test_digests_are_said_only_where_nothing_else_tells() -> None:
+    data = [{"name": "x", "digest": digest, "origin": origin} for digest, origin in (("1", "made"), ("2", "published"))]
+    found = distinctions([record("tent", data=facts)["spec"] for facts in data])
+    assert found == [{"data.origin": "made"}, {"data.origin": "published"}]
+
+
+def test_a_name_that_does_not_tell_all_apart_is_followed_by_what_does() -> None:
+    protocols = [{"name": "continual"}, {"name": "recurring", "times": 2}, {"name": "recurring", "times": 3}]
+    found = distinctions([record("tent", protocol=protocol)["spec"] for protocol in protocols])
+    assert found[0] == {"protocol": "continual", "protocol.times": "none"}
+    assert found[2] == {"protocol": "recurring", "protocol.times": "3"}
+
+
+def test_no_severity_is_not_called_all() -> None:
+    assert differences([record("tent"), record("tent", severity=None)])["severity"] == ["5 in tent", "none in tent"]
+    assert differences([record("tent"), record("tent", images=None)])["images"] == ["100 in tent", "all in tent"]
+
+
+def test_a_domain_of_some_rows_only_has_a_column_that_is_empty_in_the_others() -> None:
+    less = record("eata", corruptions=["fog"]) | {"errors": {"fog": 5.0}, "mean": 5.0}
+    found = rows([less, record("tent")], force=True)
+    assert list(csv.reader(io.StringIO(text_table(found, "csv"))))[1][1:4] == ["5.0", "", "5.00"]
+    lines = text_table(found, "markdown").splitlines()
+    assert lines[0].startswith("| method | fog | snow |")
+    assert lines[2].startswith("| eata [corruptions=1] | **5.0** | – |") and "| 10.0 | **20.0** |" in lines[3]
+
+
+def test_rows_over_other_seeds_are_named() -> None:
+    three = [record(method, seed) for method in ("tent", "bn") for seed in (2, 0, 1)]
+    assert unlike_seeds(rows(three)) == []
+    assert unlike_seeds(rows([*three, record("dmse", 3)])) == ["0, 1, 2 in tent and 1 more", "3 in dmse"]
 
 
 TWO = [record("tent", 0, (10, 30)), record("eata", 0, (20, 15))]

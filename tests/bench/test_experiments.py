@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from ctta.bench import paper
 from ctta.bench.experiments import EXPERIMENTS, UnknownExperiment, experiment
 from ctta.cli import app
 from ctta.registry import method
@@ -84,7 +85,7 @@ def test_a_reduced_table_prints_ours_the_papers_and_how_it_differs(tmp_path: Pat
     arguments += ["--methods", "source,bn", "--images", "20", "--out", str(tmp_path / "runs"), "--quiet"]
     shown = CliRunner().invoke(app, arguments)
     assert shown.exit_code == 0, shown.output
-    assert "ANOTHER BACKBONE: digits_resnet8" in shown.stdout and "REDUCED SIZE: 20 images" in shown.stdout
+    assert "ANOTHER BACKBONE: digits_resnet8" in shown.stdout and "ANOTHER SIZE: 20 images" in shown.stdout
     told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert [row["row"] for row in told["rows"]] == ["Source only", "BN + Adapt"]
     # The published rows end with jpeg compression, 30.3 and 27.3 %.
@@ -138,6 +139,22 @@ def test_sizes_beyond_what_is_asked_for_are_left_out(tmp_path: Path) -> None:
     told = reproduce("samples", "digits", "--images", "200", "--methods", "rdumb", out=tmp_path)
     assert [row["row"] for row in told["rows"]] == ["RDumb, 200 images"]
     assert any("needs more than 200 images" in note and "RDumb, 500 images" in note for note in told["notes"])
+
+
+@pytest.mark.parametrize("name", ["gradual", "main", "long"])
+def test_the_size_of_a_domain_is_told_also_where_it_comes_again_and_again(
+    tmp_path: Path, clean_images: Path, name: str
+) -> None:
+    options = ["--model", "digits_resnet8", "--methods", "source,dmse", "--corruptions", "fog", "--images", "20"]
+    notes = " ".join(reproduce(name, "cifar10-c", "--data", str(clean_images), *options, out=tmp_path)["notes"])
+    assert "ANOTHER SIZE: 20 images" in notes and "images are generated" in notes
+
+
+def test_sizes_that_are_a_tables_own_are_no_deviation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digits = replace(paper.SETTINGS["digits"], images=300)
+    monkeypatch.setitem(paper.SETTINGS, "digits", digits)
+    notes = reproduce("samples", "digits", "--images", "200", "--methods", "rdumb", out=tmp_path)["notes"]
+    assert not any("ANOTHER SIZE" in note for note in notes)
 
 
 def test_random_orders_are_ten_different_streams(tmp_path: Path) -> None:

@@ -8,26 +8,22 @@ import sys
 import pytest
 
 PEAKS = """
-from pathlib import Path
 from ctta.allocator import keep_freed_memory
 from ctta.bench.memory import forget_peak, peak_memory
 keep_freed_memory()
-def told():
-    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
-    return 1024 * int(line.split()[1])
+start = peak_memory()
 blocks = [b"x" * (1 << 20) for _ in range(400)]
-before = peak_memory()
-# The kernel counts pages per core and adds up now and then.
-assert abs(before - told()) < 40e6
+high = peak_memory()
 del blocks
 forget_peak()
-after = peak_memory()
-assert abs(after - told()) < 40e6
-print(before - after)
+print(high - start, high - peak_memory())
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_run_does_not_answer_for_what_its_process_did_before() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process forget its peak")
+def test_a_run_does_not_answer_for_what_its_process_or_its_parent_did_before() -> None:
+    """The tests' own process, the parent here, is larger than its child, and getrusage tells the parent's size."""
     found = subprocess.run([sys.executable, "-c", PEAKS], check=True, capture_output=True, text=True).stdout
-    assert int(found) > 300e6
+    rise, fall = map(int, found.split())
+    # The kernel counts pages per core and adds up now and then: not to the byte.
+    assert rise == pytest.approx(400 * 2**20, abs=40e6) and fall > 380e6

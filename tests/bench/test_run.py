@@ -11,16 +11,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from typer.testing import CliRunner
 
 from ctta import Adapter, nets
 from ctta.bench.compare import rows
 from ctta.bench.jobs import Job, do
 from ctta.bench.pool import do_all
 from ctta.bench.record import SCHEMA, read_record, read_records
+from ctta.bench.usual import batch_size
+from ctta.cli import app
 from ctta.errors import BadData, ConcurrentUse, MissingData, ParameterError, UnknownMethod, UnknownStream
+from ctta.streams.digits import digits
 
 JOB = Job(
     "dmse", "digits", "digits_resnet8", corruptions=("gaussian_noise", "fog", "contrast"), images=40, batch_size=10
@@ -78,6 +83,18 @@ def test_an_interrupted_run_ends_with_the_same_numbers(
     with pytest.raises(Interrupted):
         do(JOB, tmp_path, save_every=0.0, progress=interrupt_after(moment))
     assert numbers(do(JOB, tmp_path), tmp_path) == numbers(*whole)
+
+
+def test_a_run_that_goes_on_has_a_record_of_what_is_done(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        do(JOB, tmp_path, save_every=0.0, progress=interrupt_after(6))
+    [place] = tmp_path.iterdir()
+    record = read_record(place)
+    # The sixth step was interrupted before its checkpoint.
+    assert not record["complete"] and record["images"] == 50
+    assert record["counts"]["gaussian_noise"]["images"] == 40 and record["counts"]["fog"]["images"] == 10
+    with pytest.raises(BadData, match="no complete run record"):
+        read_records(tmp_path)
 
 
 def test_a_run_interrupted_again_and_again_ends_with_the_same_numbers(
@@ -164,6 +181,44 @@ def test_every_protocol_runs(tmp_path: Path, protocol: str) -> None:
     record = do(job, tmp_path)
     images = {"gradual": 2 * 9 * 20, "recurring": 2 * 2 * 20, "clean": 20}.get(protocol, 2 * 20)
     assert record["images"] == images and record["spec"]["protocol"]["name"] == protocol
+
+
+def test_streams_that_mix_other_domains_are_other_runs(tmp_path: Path) -> None:
+    job = replace(JOB, method="source", protocol="mixed", images=20)
+    fog, rest = (do(replace(job, corruptions=names), tmp_path) for names in (("fog",), ("contrast", "snow")))
+    assert fog["address"] != rest["address"] and rest["spec"]["corruptions"] == ["contrast", "snow"]
+    assert (fog["images"], rest["images"]) == (20, 40)
+    assert "one with seed 0" in rest["order"]
+
+
+def test_the_same_images_in_another_file_are_the_same_run(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), dtype=np.uint8)
+    np.savez(tmp_path / "a.npz", x=x, y=np.arange(20) % 10)
+    np.savez_compressed(tmp_path / "b.npz", y=np.arange(20) % 10, x=x)
+    np.savez(tmp_path / "c.npz", x=255 - x, y=np.arange(20) % 10)
+    job = replace(JOB, method="santa", stream="cifar10-c", images=20)
+    files = [tmp_path / name for name in ("a.npz", "b.npz", "c.npz")]
+    a, b, c = (do(replace(job, data=path, source_data=path), tmp_path) for path in files)
+    assert a["address"] == b["address"] != c["address"]
+    assert a["spec"]["source_data"] != c["spec"]["source_data"] and a["spec"]["data"] != c["spec"]["data"]
+
+
+def test_the_clean_images_of_made_files_come_from_their_own_file(tmp_path: Path) -> None:
+    clean = digits().stream
+    np.savez(tmp_path / "clean.npz", x=clean.x[:40].numpy(), y=clean.y[:40].numpy())
+    made = ["corrupt", str(tmp_path / "clean.npz"), str(tmp_path / "made"), "--corruption", "fog", "--quiet"]
+    assert CliRunner().invoke(app, made).exit_code == 0
+    job = replace(JOB, method="source", stream="cifar10-c", data=tmp_path / "made", corruptions=("fog",), images=40)
+    with pytest.raises(MissingData, match="--clean"):
+        do(replace(job, protocol="then-clean"), tmp_path)
+    then = do(replace(job, protocol="then-clean", clean=tmp_path / "clean.npz"), tmp_path)
+    alone = do(replace(job, protocol="clean", data=tmp_path / "clean.npz"), tmp_path)
+    assert list(then["errors"]) == ["fog", "clean"] and then["errors"]["clean"] == alone["errors"]["clean"]
+
+
+def test_every_stream_has_the_batch_size_of_its_recipes() -> None:
+    sizes = {"cifar10-c": 200, "cifar100-c": 200, "imagenet-c": 64, "domainnet-126": 128, "folder": 200, "digits": 50}
+    assert {stream: batch_size(stream) for stream in sizes} == sizes
 
 
 @pytest.mark.parametrize(

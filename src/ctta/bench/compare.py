@@ -5,15 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ctta.bench.spec import COMPARABLE
+from ctta.bench.unlike import comparable, distinctions, unsaid
 from ctta.bench.usual import recipe
 from ctta.errors import CttaError
 from ctta.registry import methods
+
+#: Stands for the error of a domain that a row does not have.
+NONE = "–"
 
 
 class UnlikeRuns(CttaError):
@@ -33,21 +38,24 @@ class Row:
 
 
 def rows(records: Sequence[dict[str, Any]], *, force: bool = False) -> list[Row]:
-    """A row per method and settings; refuses unlike runs, naming the fact that differs, unless forced."""
+    """A row per method and settings; unlike runs are refused, or if forced have rows that name what differs."""
     if (unlike := differences(records)) and not force:
         fact, values = next(iter(unlike.items()))
         raise UnlikeRuns(
             f"These runs differ in {fact}: {'; '.join(values)}. Their errors cannot be compared. "
-            "Choose like runs, or use --force, which marks the table."
+            "Choose like runs, or use --force, which names in each row what differs."
         )
-    groups: dict[tuple[str, str | None], dict[int, dict[str, Any]]] = {}
-    for record in records:
-        key = (label(record), record["spec"].get("source_data"))
-        groups.setdefault(key, {})[record["spec"]["seed"]] = record
-    names = [name for name, _ in groups]
+    groups: dict[tuple[str, str | None, str], dict[int, dict[str, Any]]] = {}
+    for record, facts in zip(records, distinctions([record["spec"] for record in records]), strict=True):
+        spec = record["spec"]
+        name = label(record) + (f" [{', '.join(f'{k}={v}' for k, v in facts.items())}]" if facts else "")
+        # What a label shortens still keeps rows apart.
+        whole = json.dumps([comparable(spec, fact) for fact in COMPARABLE], sort_keys=True)
+        groups.setdefault((name, spec.get("source_data"), whole), {})[spec["seed"]] = record
+    names = [name for name, _, _ in groups]
     return [
         _row(name if names.count(name) == 1 else f"{name} source {str(source)[:8]}", list(group.values()))
-        for (name, source), group in groups.items()
+        for (name, source, _), group in groups.items()
     ]
 
 
@@ -57,11 +65,24 @@ def differences(records: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
     for fact in COMPARABLE:
         values: dict[str, str] = {}
         for record in records:
-            value = json.dumps(_comparable(record["spec"], fact), sort_keys=True)
-            values.setdefault("all" if value == "null" else value, label(record))
+            value = json.dumps(comparable(record["spec"], fact), sort_keys=True)
+            values.setdefault(unsaid(fact) if value == "null" else value, label(record))
         if len(values) > 1:
             found[fact] = [f"{value} in {name}" for value, name in values.items()]
     return found
+
+
+def unlike_seeds(found: Sequence[Row]) -> list[str]:
+    """The sets of seeds that rows are means over, each with a row that has it; none where all have the same."""
+    sets: dict[tuple[int, ...], list[str]] = {}
+    for row in found:
+        sets.setdefault(tuple(sorted(row.seeds)), []).append(row.label)
+    if len(sets) < 2:
+        return []
+    return [
+        f"{', '.join(map(str, seeds))} in {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        for seeds, names in sets.items()
+    ]
 
 
 def label(record: dict[str, Any]) -> str:
@@ -80,18 +101,19 @@ def own_settings(record: dict[str, Any]) -> dict[str, Any]:
 
 def text_table(found: Sequence[Row], form: str = "text", *, mark: bool = True) -> str:
     """The rows as "text", "markdown", "latex" or "csv"; the lowest error of a column is bold, or has a star."""
-    domains = list(found[0].errors)
+    domains = list(dict.fromkeys(domain for row in found for domain in row.errors))
     head = ["method", *domains, "mean", "seeds", "images/s"]
     body = [[r.label, *_numbers(r, domains), _mean(r), str(len(r.seeds)), f"{r.images_per_second:.0f}"] for r in found]
-    best = [min(float(line[i].split(" ")[0]) for line in body) for i in range(1, len(domains) + 2)]
+    best = [min(_value(line[i]) for line in body) for i in range(1, len(domains) + 2)]
     if form == "csv":
         file = io.StringIO()
-        csv.writer(file, lineterminator="\n").writerows([head, *body])
+        plain = [["" if cell == NONE else cell for cell in line] for line in body]
+        csv.writer(file, lineterminator="\n").writerows([head, *plain])
         return file.getvalue()
     bold = {"markdown": "**{}**", "latex": r"\textbf{{{}}}", "text": "{}*"}[form]
     for line in body if len(body) > 1 and mark else ():
         for i, lowest in enumerate(best, start=1):
-            if float(line[i].split(" ")[0]) == lowest:
+            if _value(line[i]) == lowest:
                 line[i] = bold.format(line[i])
     if form == "markdown":
         rule = "|" + "---|" * len(head)
@@ -134,17 +156,12 @@ def _row(name: str, group: Sequence[dict[str, Any]]) -> Row:
     )
 
 
-def _comparable(spec: dict[str, Any], fact: str) -> Any:
-    value = spec[fact]
-    if fact == "data":
-        # Another seed draws other noise on the same images: that is a repetition, not another benchmark.
-        return {k: v for k, v in value.items() if k != "corruption_seed"}
-    # Random orders show the same domains.
-    return sorted(value) if fact == "corruptions" and spec["protocol"]["name"] == "random-order" else value
-
-
 def _numbers(row: Row, domains: Sequence[str]) -> list[str]:
-    return [f"{row.errors.get(domain, float('nan')):.1f}" for domain in domains]
+    return [f"{row.errors[domain]:.1f}" if domain in row.errors else NONE for domain in domains]
+
+
+def _value(cell: str) -> float:
+    return math.inf if cell == NONE else float(cell.split(" ", maxsplit=1)[0])
 
 
 def _mean(row: Row) -> str:

@@ -13,18 +13,19 @@ from torch import Tensor
 from ctta import nets
 from ctta.adapter import Adapter
 from ctta.bench.run import Listen, run
-from ctta.bench.sources import CLASSES, open_domains, read_images, severities_of
+from ctta.bench.sources import CLASSES, digest_of, open_domains, read_images, severities_of
 from ctta.bench.spec import RunSpec
 from ctta.bench.tensorboard import Events, require_tensorboard
 from ctta.bench.usual import recipe, usual
 from ctta.classifier import Classifier
-from ctta.digests import sha256_of
 from ctta.errors import MissingData, ParameterError
 from ctta.methods.eata import fisher_from_source
 from ctta.prototypes import prototypes_from_source
 from ctta.registry import method
 from ctta.streams.arrays import Images
 from ctta.streams.corruptions import CORRUPTIONS
+from ctta.streams.domain import Domain
+from ctta.streams.generated import Pooled
 from ctta.streams.protocols import clean, continual, correlated, gradual, mixed, random_orders, recurring, then
 from ctta.streams.stream import Stream
 
@@ -51,6 +52,7 @@ class Job:
     weights: Path | None = None
     data: Path | None = None
     image_list: Path | None = None
+    clean: Path | None = None
     source_data: Path | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     protocol: str = "continual"
@@ -100,8 +102,8 @@ def spec_of(job: Job, model: Classifier, stream: Stream, data: dict[str, Any]) -
         model={"name": job.model, "digest": model.digest(), "mean": table.mean, "std": table.std},
         data=data,
         protocol=_protocol(job),
-        corruptions=tuple(stream.domains),
-        severity=None if job.protocol in ("gradual", "clean") else job.severity,
+        corruptions=_domains(stream),
+        severity=None if job.protocol in ("gradual", "clean") or job.stream not in CLASSES else job.severity,
         images=job.images,
         batch_size=job.batch_size,
         seed=job.seed,
@@ -136,9 +138,7 @@ def open_stream(job: Job, *, keep: bool = False) -> tuple[Stream, dict[str, Any]
     if job.protocol == "random-order":
         return random_orders(domains, 1, **how)[0], facts
     if "clean" in job.protocol:
-        images = getattr(domains[0].images, "images", None)
-        if not isinstance(images, Images):
-            raise ParameterError(f"The {job.protocol} protocol needs clean images: give --data an npz with x and y.")
+        images, facts = _clean_images(job, domains[0], facts)
         source = clean(images, batch_size=job.batch_size, seed=job.seed, most=job.images)
         return source if job.protocol == "clean" else then(continual(domains, **how), source), facts
     protocols: dict[str, Callable[..., Stream]] = {
@@ -148,6 +148,23 @@ def open_stream(job: Job, *, keep: bool = False) -> tuple[Stream, dict[str, Any]
         "correlated": correlated,
     }
     return protocols[job.protocol](domains, **how), facts
+
+
+def _clean_images(job: Job, domain: Domain, facts: dict[str, Any]) -> tuple[Images, dict[str, Any]]:
+    """The images before their corruption, and the facts of the data with theirs."""
+    if job.clean is not None:
+        images = read_images(job.clean, CLASSES.get(job.stream))
+        return images, facts | {"clean": digest_of(images)}
+    before = getattr(domain.images, "images", None)
+    if not isinstance(before, Images):
+        raise MissingData(f"The {job.protocol} protocol needs the clean images: give --clean an npz with x and y.")
+    return before, facts
+
+
+def _domains(stream: Stream) -> tuple[str, ...]:
+    """The domains that a stream shows, also where it shows them at once."""
+    pooled = (segment.images for segment in stream.segments if isinstance(segment.images, Pooled))
+    return tuple(domain.name for pool in pooled for domain in pool.domains) or stream.domains
 
 
 def _protocol(job: Job) -> dict[str, Any]:
@@ -194,7 +211,7 @@ def _source_digest(job: Job, cls: type[Adapter]) -> str:
         raise ParameterError(f"{cls.__name__} takes no source data. Leave out --source-data.")
     if not job.source_data.is_file():
         raise MissingData(f"There is no file {job.source_data.absolute()} for --source-data.")
-    return sha256_of(job.source_data)
+    return digest_of(read_images(job.source_data))
 
 
 def _given(job: Job, cls: type[Adapter], model: Classifier) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import json
 import math
 import os
 import platform
+from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +54,22 @@ def environment(device: str) -> dict[str, Any]:
         "ctta": __version__,
         "torch": torch.__version__,
         "numpy": numpy.__version__,
+        "pillow": version("pillow"),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "threads": torch.get_num_threads(),
         "device": device,
+        "processor": _processor(),
         "cores": os.cpu_count(),
     }
+
+
+def _processor() -> str:
+    """The name of the processor."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        return next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:

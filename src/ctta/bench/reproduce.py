@@ -14,6 +14,7 @@ from ctta.bench.plots import svg
 from ctta.errors import MissingData, ParameterError
 from ctta.files import write_atomically
 from ctta.streams.corruptions import CORRUPTIONS
+from ctta.streams.protocols import GRADUAL
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Request:
     weights: Path | None = None
     source_data: Path | None = None
     image_list: Path | None = None
+    clean: Path | None = None
     methods: frozenset[str] | None = None
     corruptions: tuple[str, ...] = CORRUPTIONS
     images: int | None = None
@@ -102,6 +104,7 @@ def job_of(cell: Cell, request: Request, seed: int) -> Job:
         weights=request.weights,
         data=request.data,
         image_list=request.image_list,
+        clean=request.clean if "clean" in cell.protocol else None,
         source_data=request.source_data if cell.source_data else None,
         settings=cell.settings,
         protocol=cell.protocol,
@@ -130,15 +133,17 @@ def notes(plan: Plan, outcomes: Sequence[Outcome]) -> list[str]:
         found.append("OTHER DATA: handwritten digits, which the paper does not use.")
     elif plan.request.net != setting.backbone:
         found.append(f"ANOTHER BACKBONE: {plan.request.net}; the paper's is {setting.backbone}.")
-    shown = max(count["images"] for count in record["counts"].values())
-    if setting.images is not None and (plan.request.images is not None or shown < setting.images):
-        size = plan.request.images or shown
-        found.append(f"REDUCED SIZE: {size} images per domain; the paper's is {setting.images}.")
+    sizes = {_size(outcome) for outcome in outcomes if outcome.cell.images is None}
+    if setting.images is not None and sizes - {setting.images}:
+        shown = ", ".join(f"{size:,}" for size in sorted(sizes))
+        found.append(f"ANOTHER SIZE: {shown} images per domain; the paper's is {setting.images:,}.")
     if plan.request.corruptions != CORRUPTIONS:
         found.append(f"OTHER DOMAINS: {', '.join(plan.request.corruptions)}; the paper's mean is over all fifteen.")
     origin = record["spec"]["data"]["origin"]
-    if plan.request.dataset != "digits" and origin != "published":
-        found.append(f"OTHER FILES: the corrupted images are {origin}, not the published ones.")
+    if plan.request.dataset != "digits" and origin == "generated":
+        found.append("OTHER FILES: the corrupted images are generated, not the published ones.")
+    elif origin == "unverified":
+        found.append("UNVERIFIED FILES: not compared with published digests, as ctta fetch NAME --check FOLDER does.")
     for why in dict.fromkeys(plan.left_out.values()):
         labels = ", ".join(label for label, reason in plan.left_out.items() if reason == why)
         found.append(f"LEFT OUT, because it {why}: {labels}.")
@@ -157,6 +162,13 @@ def draw(plan: Plan, outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
         write_atomically(path, svg(drawing.draw(outcomes), title))
         written.append(path)
     return written
+
+
+def _size(outcome: Outcome) -> int:
+    """Images of a domain each time it comes."""
+    cell, record = outcome.cell, outcome.records[0]
+    times = len(GRADUAL) if cell.protocol == "gradual" else cell.times
+    return int(max(count["images"] for count in record["counts"].values())) // times
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:

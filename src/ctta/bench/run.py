@@ -24,6 +24,7 @@ from ctta.bench.spec import RunSpec
 from ctta.classifier import Classifier
 from ctta.errors import BadData, ConcurrentUse
 from ctta.files import write_atomically
+from ctta.streams.protocols import CONCENTRATION
 from ctta.streams.stream import Stream
 
 STEPS = "steps.jsonl"
@@ -84,6 +85,7 @@ def _run(
                     listener(batch, log)
                 if stop or time.monotonic() - saved >= save_every:
                     _checkpoint(place, adapter, len(steps), file)
+                    write_record(place, record_of(spec, adapter, steps, command, complete=False))
                     saved = time.monotonic()
                 if stop:
                     raise KeyboardInterrupt
@@ -100,19 +102,29 @@ def _run(
 @contextmanager
 def _alone(place: Path) -> Iterator[None]:
     """Hold the run's folder; a second process that wants it is refused."""
-    with (place / "lock").open("w") as lock:
-        try:
-            import fcntl  # noqa: PLC0415, not on every platform
-
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ModuleNotFoundError:
-            pass
-        except OSError:
-            raise ConcurrentUse(
-                f"Another process is at this run ({place}). Wait for it, or use another --out."
-            ) from None
+    try:
+        import fcntl  # noqa: PLC0415, not on every platform
+    except ModuleNotFoundError:
         yield
-    (place / "lock").unlink(missing_ok=True)
+        return
+    path = place / "lock"
+    while True:
+        with path.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ConcurrentUse(
+                    f"Another process is at this run ({place}). Wait for it, or use another --out."
+                ) from None
+            # Who held it may have removed the file after it was opened here: others would lock a new one.
+            try:
+                held = os.path.samestat(os.fstat(lock.fileno()), path.stat())
+            except FileNotFoundError:
+                continue
+            if held:
+                yield
+                path.unlink(missing_ok=True)
+                return
 
 
 @contextmanager
@@ -131,14 +143,17 @@ def _same_threads(place: Path) -> Iterator[None]:
 
 @contextmanager
 def _asked_to_stop() -> Iterator[list[int]]:
-    """A list that fills when the user asks to stop: a run ends between two steps, or at once if asked twice."""
+    """A list that fills when the user asks to stop: a run ends between two steps, or at once at one more Ctrl-C.
+
+    SIGTERM may come several times, from all who end a group of processes.
+    """
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
 
     def ask(number: int, frame: object) -> None:
-        if asked:
+        if asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         asked.append(number)
 
@@ -200,8 +215,10 @@ def _lines(path: Path) -> Iterator[bytes]:
         yield from file
 
 
-def record_of(spec: RunSpec, adapter: Adapter, steps: Sequence[dict[str, Any]], command: str) -> dict[str, Any]:
-    """The record of a run that has ended, from what its steps logged."""
+def record_of(
+    spec: RunSpec, adapter: Adapter, steps: Sequence[dict[str, Any]], command: str, *, complete: bool = True
+) -> dict[str, Any]:
+    """The record of a run that has ended, or of its part so far, from what its steps logged."""
     counts: dict[str, list[int]] = {}
     for step in steps:
         domain = counts.setdefault(step["domain"], [0, 0])
@@ -221,7 +238,7 @@ def record_of(spec: RunSpec, adapter: Adapter, steps: Sequence[dict[str, Any]], 
         "metric": "error, percent of answers that are wrong",
         "direction": "lower is better",
         "normalisation": f"inside Classifier, mean {spec.model.get('mean')}, std {spec.model.get('std')}",
-        "order": f"shuffled within a domain with seed {spec.seed}, one permutation for all domains of one size",
+        "order": _order(spec),
         "scored": "the answer given before learning from the batch" if spec.learn else "answers without learning",
         "passes": list(adapter.passes),
         "errors": errors,
@@ -235,8 +252,17 @@ def record_of(spec: RunSpec, adapter: Adapter, steps: Sequence[dict[str, Any]], 
         "environment": environment(device),
         "steps": STEPS,
         "command": command,
-        "complete": True,
+        "complete": complete,
     }
+
+
+def _order(spec: RunSpec) -> str:
+    """How the images of a stream are ordered."""
+    if spec.protocol.get("name") == "mixed":
+        return f"all domains shuffled into one with seed {spec.seed}"
+    if spec.protocol.get("name") == "correlated":
+        return f"classes in clumps within a domain: shares of a Dirichlet of {CONCENTRATION}, seed {spec.seed}"
+    return f"shuffled within a domain with seed {spec.seed}, one permutation for all domains of one size"
 
 
 def _plain(value: Any) -> Any:

@@ -54,12 +54,12 @@ def open_domains(
         )
     if name == "digits":
         clean = digits().stream
-        return _generated(name, clean, _digest_of(clean), corruptions, severities, seed, "imagenet", keep)
+        return _generated(name, clean, digest_of(clean), corruptions, severities, seed, "imagenet", keep)
     if data is None:
         raise MissingData(f"{name} needs --data: its folder, or an npz with clean images x and classes y.")
     if name in PUBLISHED and data.is_file():
         clean = read_images(data, CLASSES[name])
-        return _generated(name, clean, sha256_of(data), corruptions, severities, seed, None, keep)
+        return _generated(name, clean, digest_of(clean), corruptions, severities, seed, None, keep)
     if image_list is not None:
         found = imagenet_c(data, corruptions, severities, images=image_list)
     elif name in PUBLISHED:
@@ -98,7 +98,8 @@ def _generated(
     return domains, facts | {"frost": frost_source(), "corruption_seed": seed}
 
 
-def _digest_of(images: Images) -> str:
+def digest_of(images: Images) -> str:
+    """What tells labelled images from others, whatever file they are in."""
     return hashlib.sha256(images.x.contiguous().numpy().tobytes() + images.y.numpy().tobytes()).hexdigest()
 
 

@@ -22,7 +22,7 @@ COMPARABLE = (
 
 @dataclass(frozen=True)
 class RunSpec:
-    """A run by its content: two specifications with the same address give the same numbers.
+    """A run by its content: with one version of ctta and torch, the same address gives the same numbers.
 
     ``data`` and ``model`` are described by name and digest, never by path; ``settings`` are the method's constructor
     arguments that differ from its defaults; ``source_data`` is the digest of labelled source images, where the method

@@ -24,7 +24,7 @@ class Form(str, Enum):
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="Folders of run records, or records.")],
     form: Annotated[Form, typer.Option("--format", help="Of the table.")] = Form.text,
-    force: Annotated[bool, typer.Option("--force", help="Compare unlike runs, and mark the table.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Show unlike runs too; rows name what differs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Put run records in one table; unlike runs are refused with the fact that differs."""
@@ -38,8 +38,8 @@ def compare(
 def echo_comparison(
     records: Sequence[dict[str, Any]], *, form: str = "text", force: bool = False, as_json: bool = False
 ) -> None:
-    """Print records as one table."""
-    from ctta.bench.compare import differences, rows, text_table  # noqa: PLC0415
+    """Print records as one table; what makes its rows unlike is told on stderr."""
+    from ctta.bench.compare import differences, rows, text_table, unlike_seeds  # noqa: PLC0415
 
     found = rows(records, force=force)
     unlike = differences(records)
@@ -47,5 +47,7 @@ def echo_comparison(
         typer.echo(json.dumps({"rows": [asdict(row) for row in found], "unlike": unlike}, indent=1))
         return
     for fact, values in unlike.items():
-        typer.echo(f"NOT COMPARABLE: {fact} differs: {'; '.join(values)}")
+        typer.echo(f"NOT COMPARABLE: {fact} differs: {'; '.join(values)}", err=True)
+    if seeds := unlike_seeds(found):
+        typer.echo(f"OTHER SEEDS: the rows are not means over the same seeds: {'; '.join(seeds)}", err=True)
     typer.echo(text_table(found, form, mark=not unlike), nl=False)

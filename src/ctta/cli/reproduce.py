@@ -27,6 +27,10 @@ def reproduce(
     image_list: Annotated[
         Path | None, typer.Option(help="For ImageNet-C: a text file of the images to take, as lines synset/file.")
     ] = None,
+    clean: Annotated[
+        Path | None,
+        typer.Option(help="An npz of the clean images, for clean-source; with an npz as --data its own."),
+    ] = None,
     source_data: Annotated[
         Path | None, typer.Option(help="An npz of source images, for the rows that need them.")
     ] = None,
@@ -63,6 +67,7 @@ def reproduce(
         model=model,
         weights=weights,
         image_list=image_list,
+        clean=clean,
         source_data=source_data,
         methods=None if methods is None else frozenset(parse_names(methods)),
         corruptions=CORRUPTIONS if corruptions is None else parse_names(corruptions),

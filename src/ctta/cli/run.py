@@ -25,6 +25,10 @@ def run(
     image_list: Annotated[
         Path | None, typer.Option(help="For imagenet-c: a text file of the images to take, as lines synset/file.")
     ] = None,
+    clean: Annotated[
+        Path | None,
+        typer.Option(help="An npz of the clean images, for protocols that show them; with an npz as --data its own."),
+    ] = None,
     source_data: Annotated[
         Path | None,
         typer.Option(help="An npz of labelled source images: prototypes for rmt, santa, dmse; Fisher for eata."),
@@ -46,7 +50,12 @@ def run(
     ] = None,
     severity: Annotated[int, typer.Option(min=1, max=5)] = 5,
     images: Annotated[int | None, typer.Option(min=1, help="Images per domain. Default: all.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1)] = 200,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Default: 200 on CIFAR and own folders, 64 on ImageNet, 128 on DomainNet, 50 on the digits."
+        ),
+    ] = None,
     seed: Annotated[str, typer.Option(help="A seed, several with commas, or a range such as 0..4.")] = "0",
     learn: Annotated[bool, typer.Option(help="Learn from the stream, or only answer.")] = True,
     workers: Annotated[int, typer.Option(min=1, help="Runs at once, on one torch thread each when above 1.")] = 1,
@@ -64,6 +73,7 @@ def run(
     """
     from ctta.bench.jobs import Job  # noqa: PLC0415 - ctta --help takes no torch
     from ctta.bench.pool import do_all  # noqa: PLC0415
+    from ctta.bench.usual import batch_size as usual_batch_size  # noqa: PLC0415
     from ctta.cli.compare import echo_comparison  # noqa: PLC0415
     from ctta.streams.corruptions import CORRUPTIONS  # noqa: PLC0415
 
@@ -74,6 +84,7 @@ def run(
         weights=weights,
         data=data,
         image_list=image_list,
+        clean=clean,
         source_data=source_data,
         settings=parse_settings(setting or []),
         protocol=protocol,
@@ -81,7 +92,7 @@ def run(
         severity=severity,
         corruptions=CORRUPTIONS if corruptions is None else parse_names(corruptions),
         images=images,
-        batch_size=batch_size,
+        batch_size=batch_size or usual_batch_size(stream),
         learn=learn,
         keep=keep,
         command=command_line(),

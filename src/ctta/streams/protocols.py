@@ -17,6 +17,12 @@ from ctta.streams.domain import Domain, Labelled
 from ctta.streams.generated import Pooled
 from ctta.streams.stream import Segment, Stream
 
+#: How evenly `correlated` spreads a class over a domain; towards 0 all its images come at once.
+CONCENTRATION = 0.1
+
+#: The severities of `gradual`.
+GRADUAL = (1, 2, 3, 4, 5, 4, 3, 2, 1)
+
 
 def continual(
     domains: Sequence[Domain], *, batch_size: int = 200, seed: int | None = 0, images: int | None = None
@@ -55,7 +61,7 @@ def gradual(
     for name, levels in by_name.items():
         if sorted(levels) != [1, 2, 3, 4, 5]:
             raise ParameterError(f"A gradual stream needs severities 1 to 5 of {name}; got {sorted(levels)}.")
-        path += [levels[severity] for severity in (1, 2, 3, 4, 5, 4, 3, 2, 1)]
+        path += [levels[severity] for severity in GRADUAL]
     return continual(path, batch_size=batch_size, seed=seed, images=images)
 
 
@@ -73,7 +79,7 @@ def mixed(domains: Sequence[Domain], *, batch_size: int = 200, seed: int = 0, im
 def correlated(
     domains: Sequence[Domain],
     *,
-    concentration: float = 0.1,
+    concentration: float = CONCENTRATION,
     batch_size: int = 200,
     seed: int = 0,
     images: int | None = None,

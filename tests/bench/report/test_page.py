@@ -134,8 +134,43 @@ def test_unlike_runs_never_share_a_table(runs: Path) -> None:
     make_run(runs, "tent", protocol={"name": "mixed"})
     page = Read(report(runs))
     assert [row[0] for row in page.rows].count("method") == 3
-    assert "cifar10-c (generated), resnet20, mixed, 40 images per domain, batches of 10" in page.text
-    assert "cifar10-c (generated), resnet20, continual, 40 images per domain, batches of 20" in page.text
+    assert "cifar10-c (generated), resnet20, mixed, severity 5, 3 domains of 40 images, batches of 10" in page.text
+    assert "cifar10-c (generated), resnet20, continual, severity 5, 3 domains of 40 images, batches of 20" in page.text
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(
+    ("fact", "values", "said"),
+    [
+        ("severity", [2, 5], ["severity 2", "severity 5"]),
+        ("protocol", [{"name": "recurring", "times": times} for times in (1, 3)], ["1 round,", "3 rounds,"]),
+        ("batch_size", [10, 20], ["batches of 10", "batches of 20"]),
+        ("images", [40, None], ["domains of 40 images", "domains, all images"]),
+        ("corruptions", [["fog", "snow"], ["fog"]], ["2 domains", "1 domain "]),
+        ("corruptions", [["fog", "snow"], ["snow", "fog"]], ["corruptions 2: fog…", "corruptions 2: snow…"]),
+        ("model", [{"name": "m", "digest": d * 32} for d in ("ab", "cd")], ["digest abababab", "digest cdcdcdcd"]),
+        ("learn", [True, False], ["continual, severity", "continual, without learning, severity"]),
+    ],
+)
+def test_headings_tell_groups_apart(tmp_path: Path, fact: str, values: list[Any], said: list[str]) -> None:
+    for value in values:
+        make_run(tmp_path / "runs", "tent", **{fact: value})
+    headings = re.findall(r"<h2>(.*(?:batches).*)</h2>", report(tmp_path / "runs"))
+    assert len(headings) == len(set(headings)) == 2
+    assert [[word in heading for word in said].count(True) for heading in headings] == [1, 1]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_only_a_gradual_stream_has_a_severity_that_rises_and_falls(tmp_path: Path) -> None:
+    for name in ("gradual", "clean"):
+        make_run(tmp_path / name, "tent", protocol={"name": name}, severity=None)
+    make_run(tmp_path / "continual", "tent")
+    shared = {
+        name: dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", report(tmp_path / name).split('<section id="runs">')[0]))
+        for name in ("gradual", "clean", "continual")
+    }
+    assert shared["gradual"]["severity"] == "rises and falls" and shared["continual"]["severity"] == "5"
+    assert "severity" not in shared["clean"] and shared["clean"]["protocol"] == "clean"
 
 
 def test_every_run_says_its_command_settings_digests_and_environment(page: Read) -> None:

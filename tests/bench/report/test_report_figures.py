@@ -109,7 +109,8 @@ def test_histograms_are_shares_of_right_and_of_wrong_answers(lines: list[Line], 
 
 
 def test_speed_and_memory_are_those_of_the_records(lines: list[Line], drawn: list[Figure]) -> None:
-    cost.costs(lines)
+    picture = cost.costs(lines)
+    assert "memory is the largest resident size of the process during the run, off Linux also" in picture.caption
     speed, memory = drawn[0].axes
     assert [bar.get_width() for bar in speed.patches] == [100.0] * 3
     assert [bar.get_width() for bar in memory.patches] == [123.0] * 3

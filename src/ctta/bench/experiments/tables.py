@@ -26,6 +26,7 @@ _ROWS = (
 #: Rows under the shorter names of the paper's other tables.
 _SHORT = {"Source only": "Source", "BN + Adapt": "BN+Adapt", "RMT*": "RMT", "SANTA*": "SANTA"}
 _STARS = "Paper silent: RMT and SANTA run without source data here, as in its source-free comparisons."
+_SOURCE = "Rows with source data take its class means as prototypes; RMT has no warm-up and no replay of source images."
 FIXED_MOMENTUM: dict[str, Any] = {"alpha": 0.999, "teacher_reset": False}
 
 
@@ -165,7 +166,7 @@ def _grid(table: str, row: str, column: str) -> Callable[[str], list[Cell]]:
 
 
 TABLES = (
-    Experiment("main", "Continual corruptions at severity 5", _main),
+    Experiment("main", "Continual corruptions at severity 5", _main, note=_SOURCE),
     Experiment("domainnet", "DomainNet-126 from real images", _domainnet, note=_STARS, datasets=("domainnet-126",)),
     Experiment(
         "samples",

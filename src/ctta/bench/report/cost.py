@@ -10,6 +10,8 @@ from ctta.bench.plots import COLOURS, svg
 from ctta.bench.report.canvas import Picture
 from ctta.bench.report.runs import Line
 
+_MEMORY = "memory is the largest resident size of the process during the run, off Linux also during earlier runs in it"
+
 
 def costs(lines: Sequence[Line]) -> Picture:
     """Bars of speed, and of memory where it is known."""
@@ -35,5 +37,5 @@ def costs(lines: Sequence[Line]) -> Picture:
     return Picture(
         svg(figure, "Speed and memory" if len(values) > 1 else "Speed"),
         "Images by the seconds spent inside the method, on the machine of each run (see its environment)"
-        + ("; memory is the largest size of its process, earlier runs in it included." if len(values) > 1 else "."),
+        + (f"; {_MEMORY}." if len(values) > 1 else "."),
     )

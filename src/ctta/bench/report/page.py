@@ -11,6 +11,7 @@ from ctta.bench.plots import require_matplotlib
 from ctta.bench.report.embed import Drawing, embed
 from ctta.bench.report.figures import MOST_ROWS, pictures
 from ctta.bench.report.runs import Group, Line, Run, read_groups
+from ctta.bench.unlike import distinctions
 from ctta.errors import BadData, MissingExtra
 from ctta.files import size, write_atomically
 from ctta.version import __version__
@@ -57,7 +58,8 @@ def page(groups: Sequence[Group], figures: Sequence[Figure] = (), *, title: str 
         lstrip_blocks=True,
     )
     environment.filters.update(plain=_plain, number=_number)
-    sections = [_section(number, group) for number, group in enumerate(groups, start=1)]
+    named = zip(groups, _headings(groups), strict=True)
+    sections = [_section(number, group, heading) for number, (group, heading) in enumerate(named, start=1)]
     return environment.get_template("page.html").render(
         title=title,
         version=__version__,
@@ -80,14 +82,14 @@ def _found_figures(folders: Sequence[Path]) -> Iterator[Figure]:
         yield Figure(drawing._replace(title=drawing.title or path.stem.replace("_", " ")), "")
 
 
-def _section(number: int, group: Group) -> dict[str, Any]:
+def _section(number: int, group: Group, heading: str) -> dict[str, Any]:
     """What the template says about a group."""
     drawn = pictures(group)
     domains = list(group.lines[0].row.errors)
     cells = [[line.row.errors.get(domain, float("nan")) for domain in domains] for line in group.lines]
     return {
         "id": f"group-{number}",
-        "heading": _heading(group.spec),
+        "heading": heading,
         "facts": _facts(group),
         "domains": [domain.replace("_", " ") for domain in domains],
         "lines": group.lines,
@@ -107,11 +109,31 @@ def _section(number: int, group: Group) -> dict[str, Any]:
     }
 
 
+def _headings(groups: Sequence[Group]) -> list[str]:
+    """A heading per group; where two would be the same, with what differs."""
+    usual = [_heading(group.spec) for group in groups]
+    found = list(usual)
+    for heading in dict.fromkeys(usual):
+        places = [place for place, other in enumerate(usual) if other == heading]
+        for place, facts in zip(places, distinctions([groups[place].spec for place in places]), strict=True):
+            found[place] += "".join(f", {name.replace('.', ' ')} {value}" for name, value in facts.items())
+    return found
+
+
 def _heading(spec: dict[str, Any]) -> str:
-    images = "all images" if spec["images"] is None else f"{spec['images']} images per domain"
-    protocol = spec["protocol"]["name"] + ("" if spec["learn"] else ", without learning")
-    data = f"{spec['data']['name']} ({spec['data']['origin']})"
-    return f"{data}, {spec['model']['name']}, {protocol}, {images}, batches of {spec['batch_size']}"
+    times, domains = spec["protocol"].get("times"), len(spec["corruptions"])
+    parts = [
+        f"{spec['data']['name']} ({spec['data']['origin']})",
+        spec["model"]["name"],
+        spec["protocol"]["name"],
+        times and f"{times} round{'s' if times != 1 else ''}",
+        not spec["learn"] and "without learning",
+        spec["severity"] and f"severity {spec['severity']}",
+        f"{domains} domain{'s' if domains != 1 else ''}"
+        + (", all images" if spec["images"] is None else f" of {spec['images']} images"),
+        f"batches of {spec['batch_size']}",
+    ]
+    return ", ".join(str(part) for part in parts if part)
 
 
 def _facts(group: Group) -> dict[str, Any]:
@@ -123,11 +145,18 @@ def _facts(group: Group) -> dict[str, Any]:
         "data": {name: value for name, value in spec["data"].items() if name != "corruption_seed"},
         "model": spec["model"],
         "protocol": spec["protocol"],
-        "severity": "rises and falls" if spec["severity"] is None else spec["severity"],
+        **_severity(spec),
         "metric": f"{first['metric']}; {first['direction']}",
         "scored": first["scored"],
         "machine": list(machines),
     }
+
+
+def _severity(spec: dict[str, Any]) -> dict[str, Any]:
+    if spec["protocol"]["name"] == "gradual":
+        return {"severity": "rises and falls"}
+    # Clean images and domains that are no corruptions have none.
+    return {} if spec["severity"] is None else {"severity": spec["severity"]}
 
 
 def _machine(environment: dict[str, Any]) -> str:

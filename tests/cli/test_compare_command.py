@@ -1,0 +1,74 @@
+"""ctta compare: the table on stdout, what makes its rows unlike on stderr."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ctta.cli import app
+from run_folders import make_run
+
+
+def compare(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["compare", *(str(argument) for argument in arguments)])
+
+
+@pytest.fixture
+def unlike(tmp_path: Path) -> Path:
+    """One method with one seed on two benchmarks, and on one of them with a second seed."""
+    make_run(tmp_path, "tent", (4, 2, 3))
+    make_run(tmp_path, "tent", (5, 5, 5), images=20)
+    make_run(tmp_path, "tent", (7, 7, 7), images=20, seed=1)
+    return tmp_path
+
+
+def test_unlike_runs_are_refused(unlike: Path) -> None:
+    result = compare(unlike)
+    assert result.exit_code == 1 and result.stdout == ""
+    assert result.stderr.startswith("UnlikeRuns: These runs differ in images: ")
+
+
+def test_a_forced_table_has_every_run_and_is_nothing_but_a_table(unlike: Path) -> None:
+    result = compare(unlike, "--force", "--format", "csv")
+    table = {line[0]: line[-3:-1] for line in csv.reader(io.StringIO(result.stdout))}
+    assert table == {
+        "method": ["mean", "seeds"],
+        "tent [images=40]": ["30.00", "1"],
+        "tent [images=20]": ["60.00 ± 14.14", "2"],
+    }
+    assert "NOT COMPARABLE: images differs: " in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("form", "begin"), [("latex", "\\begin{tabular}"), ("markdown", "| method"), ("text", "method")]
+)
+def test_warnings_do_not_precede_a_table(unlike: Path, form: str, begin: str) -> None:
+    result = compare(unlike, "--force", "--format", form)
+    assert result.stdout.startswith(begin) and "tent [images=40]" in result.stdout
+    assert "NOT COMPARABLE" not in result.stdout
+
+
+def test_rows_over_other_seeds_are_told_and_not_refused(tmp_path: Path) -> None:
+    for method, seeds in {"tent": (0, 1), "bn": (0,)}.items():
+        for seed in seeds:
+            make_run(tmp_path, method, seed=seed)
+    result = compare(tmp_path)
+    assert result.exit_code == 0 and result.stdout.startswith("method")
+    assert result.stderr == "OTHER SEEDS: the rows are not means over the same seeds: 0 in bn; 0, 1 in tent\n"
+
+
+def test_like_runs_of_the_same_seeds_need_no_warning(tmp_path: Path) -> None:
+    for method in ("tent", "bn"):
+        make_run(tmp_path, method)
+    assert compare(tmp_path).stderr == ""
+
+
+def test_json_holds_rows_seeds_and_what_is_unlike(unlike: Path) -> None:
+    said = json.loads(compare(unlike, "--force", "--json").stdout)
+    assert sorted(row["seeds"] for row in said["rows"]) == [[0], [0, 1]]
+    assert list(said["unlike"]) == ["images"]
