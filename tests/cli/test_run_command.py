@@ -34,3 +34,8 @@ def test_a_run_made_again_to_keep_its_model_is_not_said_to_be_done(tmp_path: Pat
     run(tmp_path)
     assert "already done" not in run(tmp_path, "--keep").stderr
     assert "already done" in run(tmp_path, "--keep").stderr
+
+
+def test_the_bar_says_which_of_the_runs_it_is(tmp_path: Path) -> None:
+    bars = run(tmp_path, "--seed", "0..1").stderr
+    assert "1/2 Source" in bars and "2/2 Source" in bars

@@ -44,9 +44,9 @@ class Bars:
     def __exit__(self, *_: object) -> None:
         self.bars.stop()
 
-    def follow(self, adapter: Adapter) -> _Bar:
-        """The listener for one method."""
-        return _Bar(self, self._add(type(adapter).__name__, self.steps), cost(adapter))
+    def follow(self, adapter: Adapter, place: str = "") -> _Bar:
+        """The listener for one method, whose bar says its place among the others."""
+        return _Bar(self, self._add(place + type(adapter).__name__, self.steps), cost(adapter))
 
     def _add(self, name: str, total: int) -> TaskID:
         return self.bars.add_task(name, total=total, domain="", error="", speed="")
@@ -104,4 +104,4 @@ class Follower:
     def _start(self, adapter: Adapter, steps: int) -> _Bar:
         self.bars = Bars([adapter], steps, quiet=False)
         self.bars.__enter__()
-        return self.bars.follow(adapter)
+        return self.bars.follow(adapter, f"{self.ended + 1}/{self.runs} " if self.runs > 1 else "")
