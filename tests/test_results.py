@@ -11,18 +11,24 @@ from typing import Any
 import pytest
 
 from ctta.bench.record import read_records
+from ctta.errors import ParameterError
+from run_folders import record_of, steps_of, write_run
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 RECORDS = read_records(DOCS / "results")
 
 
-@pytest.fixture(scope="module")
-def results() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("results", DOCS.parent / "scripts" / "results.py")
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS.parent / "scripts" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def results() -> ModuleType:
+    return script("results")
 
 
 def test_the_tables_of_the_page_are_fresh(results: ModuleType) -> None:
@@ -63,3 +69,17 @@ def test_rows_of_a_table_are_averaged_over_the_seeds_they_all_have(results: Modu
 
     found = results.of_shared_seeds([[run(0), run(1), run(2)], [run(2), run(0)], [run(0), run(3)]])
     assert found == [[run(0)], [run(0)], [run(0)]]
+
+
+def test_runs_are_compared_batch_by_batch_over_all_domains(tmp_path: Path) -> None:
+    def run(method: str, wrong: list[tuple[str, int]], **changes: Any) -> Path:
+        steps = steps_of((0, 0, 0))
+        steps = [step | {"domain": d, "wrong": w} for step, (d, w) in zip(steps * 9, wrong, strict=False)]
+        return write_run(tmp_path, record_of(method, steps, **changes), steps)
+
+    first = run("tent", [("fog", 5), ("fog", 3), ("snow", 6), ("snow", 2)])
+    second = run("dmse", [("fog", 4), ("fog", 3), ("snow", 4), ("snow", 1)])
+    # Of 20 answers each: 11 and 8 wrong in the first batches, 5 and 4 in the second ones.
+    assert script("paired").difference(first, second) == pytest.approx((10.0, 5.0))
+    with pytest.raises(ParameterError, match="seed"):
+        script("paired").difference(first, run("tent", [("fog", 5), ("fog", 3), ("snow", 6), ("snow", 2)], seed=1))

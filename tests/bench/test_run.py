@@ -354,9 +354,14 @@ def test_the_adapted_model_is_kept_where_asked_and_made_again_where_it_is_missin
     record = do(job, tmp_path)
     kept = tmp_path / record["address"] / "adapted.ctta"
     assert not kept.exists()
+    files = {path.name: path.read_bytes() for path in kept.parent.iterdir()}
+    with pytest.raises(Interrupted):
+        do(replace(job, keep=True), tmp_path, save_every=0.0, progress=interrupt_after(2))
+    assert {path.name: path.read_bytes() for path in kept.parent.iterdir()} == files
     assert do(replace(job, keep=True), tmp_path)["errors"] == record["errors"]
     model = nets.classifier(job.model)
     adapter = Adapter.load(kept, model)
     # Three domains of one batch each, and weights that have moved.
     assert adapter.steps == 3
     assert any(not torch.equal(a, b) for a, b in zip(adapter.student.parameters(), model.parameters(), strict=True))
+    assert list(tmp_path.iterdir()) == [kept.parent]

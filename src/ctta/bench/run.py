@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -19,7 +20,7 @@ from torch import Tensor
 from ctta.adapter import Adapter
 from ctta.bench.evaluate import Progress, scored
 from ctta.bench.memory import forget_peak, peak_memory
-from ctta.bench.record import FORMAT, environment, read_record, write_record
+from ctta.bench.record import FORMAT, NAME, environment, read_record, write_record
 from ctta.bench.spec import RunSpec
 from ctta.classifier import Classifier
 from ctta.errors import BadData, ConcurrentUse
@@ -52,12 +53,21 @@ def run(
     ``keep`` leaves the last one there, as the adapted model.
     """
     place = folder / spec.address
-    kept = place / ADAPTED if keep else place
-    if (place / "record.json").exists() and kept.exists() and (found := read_record(place))["complete"]:
-        return found
-    place.mkdir(parents=True, exist_ok=True)
-    with _alone(place), _same_threads(place):
-        return _run(spec, build, model, stream, place, command, save_every, keep, progress)
+
+    def run_at(place: Path) -> dict[str, Any]:
+        place.mkdir(parents=True, exist_ok=True)
+        with _alone(place), _same_threads(place):
+            return _run(spec, build, model, stream, place, command, save_every, keep, progress)
+
+    if not (place / NAME).exists() or not (found := read_record(place))["complete"]:
+        return run_at(place)
+    if keep and not (place / ADAPTED).exists():
+        # A run that is done stays as it is while it is made again beside itself for the model.
+        again = folder / f"{spec.address}.again"
+        run_at(again)
+        (again / ADAPTED).replace(place / ADAPTED)
+        shutil.rmtree(again)
+    return found
 
 
 def _run(

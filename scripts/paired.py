@@ -1,0 +1,60 @@
+"""How far apart two runs on the same images are, and how sure that is.
+
+python scripts/paired.py docs/results/ADDRESS docs/results/ADDRESS
+
+All domains of a stream show the same images in the same order, so that the answers to one image are not independent of
+each other. The n-th batches of all domains are therefore one observation: the standard error is that of the mean over
+these batches of the difference in error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+from pathlib import Path
+
+from ctta.bench.compare import differences, label
+from ctta.bench.record import read_record
+from ctta.errors import ParameterError
+
+
+def main() -> None:
+    """Print the difference between two runs."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("first", type=Path)
+    parser.add_argument("second", type=Path)
+    arguments = parser.parse_args()
+    mean, error = difference(arguments.first, arguments.second)
+    first, second = (label(read_record(place)) for place in (arguments.first, arguments.second))
+    print(f"{first} - {second}: {mean:+.2f} ± {error:.2f} points")  # noqa: T201
+
+
+def difference(first: Path, second: Path) -> tuple[float, float]:
+    """The mean difference in error between two runs, and its standard error."""
+    records = [read_record(place) for place in (first, second)]
+    unlike = [*differences(records), *(["seed"] if len({record["spec"]["seed"] for record in records}) > 1 else [])]
+    if unlike:
+        raise ParameterError(f"Two runs on the same images are needed. These differ in {', '.join(unlike)}.")
+    pairs = zip(
+        *(by_batch(place / record["steps"]) for place, record in zip((first, second), records, strict=True)),
+        strict=True,
+    )
+    found = [a - b for a, b in pairs]
+    return statistics.fmean(found), statistics.stdev(found) / math.sqrt(len(found))
+
+
+def by_batch(steps: Path) -> list[float]:
+    """The error on the n-th batches of all domains, for every n; a domain that comes again counts as another."""
+    wrong: dict[int, list[tuple[int, int]]] = {}
+    domain, place = None, 0
+    for step in map(json.loads, steps.read_text(encoding="utf-8").splitlines()):
+        place = place + 1 if (step["domain"], step["severity"]) == domain else 0
+        domain = (step["domain"], step["severity"])
+        wrong.setdefault(place, []).append((step["wrong"], step["images"]))
+    return [100 * sum(w for w, _ in part) / sum(n for _, n in part) for part in wrong.values()]
+
+
+if __name__ == "__main__":
+    main()
