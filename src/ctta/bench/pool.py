@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Generator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import closing
+import signal
+import threading
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,11 +20,18 @@ import torch
 from ctta.allocator import keep_freed_memory
 from ctta.bench.cluster import on_cluster
 from ctta.bench.jobs import Job, do
-from ctta.bench.run import Listen
-from ctta.errors import ParameterError
+from ctta.bench.run import Listen, asked_to_stop
+from ctta.errors import CttaError, ParameterError
 
 #: Records as runs end, each with the place of its job.
 Ended = Generator[tuple[int, dict[str, Any]], None, None]
+
+#: Seconds until a wish to stop is heard at the latest.
+_HEARING = 0.2
+
+
+class WorkerLost(CttaError):
+    """A process that was at a run is gone."""
 
 
 class Follow(Protocol):
@@ -45,6 +58,8 @@ def do_all(
     ``ray`` sends the runs to the Ray cluster at this address, which decides how many go on at once; "" stands for the
     one that ``RAY_ADDRESS`` names or that runs on this machine, and one is started where there is none.
     """
+    if workers < 1:
+        raise ParameterError(f"There must be one worker at least. Got {workers}.")
     if ray is not None and workers != 1:
         raise ParameterError(f"A Ray cluster has its own workers: leave out --workers. Got {workers}.")
     if ray is not None:
@@ -69,22 +84,109 @@ def _one_by_one(jobs: Sequence[Job], folder: Path, save_every: float, follow: Fo
 
 
 def _at_once(jobs: Sequence[Job], folder: Path, save_every: float, workers: int) -> Ended:
-    # Spawned, because a forked torch may hang; one thread each, because contended threads are many times slower.
+    waiting = deque(enumerate(jobs))
+    running: dict[Any, int] = {}
+    with asked_to_stop() as stop, _staff(min(workers, len(jobs)), folder, save_every) as staff:
+        free = list(staff)
+        while waiting or running:
+            while waiting and free:
+                pipe = free.pop()
+                running[pipe], job = waiting.popleft()
+                # That a worker is gone is seen where its answer is missing.
+                with suppress(OSError):
+                    pipe.send(job)
+            ended = wait(running, timeout=_HEARING)
+            if stop:
+                raise KeyboardInterrupt
+            for pipe in [pipe for pipe in running if pipe in ended]:
+                place = running.pop(pipe)
+                yield place, _answer(pipe, staff[pipe], jobs[place])
+                free.append(pipe)
+
+
+def _answer(pipe: Connection, process: SpawnProcess, job: Job) -> dict[str, Any]:
+    """The record that a worker gives, or the error that it met."""
+    try:
+        answer = pipe.recv()
+    except (EOFError, OSError):
+        process.join(10)
+        raise WorkerLost(
+            f"The process of {job.method} with seed {job.seed} is gone (exit code {process.exitcode}; -9 is often a "
+            "lack of memory: try fewer --workers). Asked for again, the run goes on from its last checkpoint."
+        ) from None
+    if isinstance(answer, Exception):
+        raise answer
+    return dict(answer)
+
+
+@contextmanager
+def _staff(count: int, folder: Path, save_every: float) -> Iterator[dict[Connection, SpawnProcess]]:
+    """So many workers, each by the pipe to it; they are ended with this, and a run saves a checkpoint first."""
+    # Spawned, because a forked torch may hang.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin) as pool:
-        places = {pool.submit(do, job, folder, save_every=save_every): place for place, job in enumerate(jobs)}
+    staff: dict[Connection, SpawnProcess] = {}
+    try:
+        for _ in range(count):
+            pipe, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(theirs, folder, save_every), daemon=True)
+            with _ctrl_c_kept_here():
+                process.start()
+            staff[pipe] = process
+            theirs.close()
+        yield staff
+    finally:
         try:
-            for future in as_completed(places):
-                yield places[future], future.result()
-        except BaseException:
-            # Asked to end, a run saves a checkpoint first.
-            for process in list((pool._processes or {}).values()):
+            for pipe, process in staff.items():
+                pipe.close()
                 process.terminate()
-            pool.shutdown(wait=True, cancel_futures=True)
+            for process in staff.values():
+                process.join()
+        except BaseException:
+            # Ctrl-C again.
+            for process in staff.values():
+                process.kill()
             raise
 
 
-def _begin() -> None:
-    """Prepare a worker."""
+@contextmanager
+def _ctrl_c_kept_here() -> Iterator[None]:
+    """Processes that are started now are never sent Ctrl-C, not even while they import."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    # Started later, it would lift the mask.
+    resource_tracker.ensure_running()
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+
+
+def _work(pipe: Connection, folder: Path, save_every: float) -> None:
+    """Do the jobs that come through a pipe, until it is closed or this process is asked to end."""
+    # A terminal sends Ctrl-C to all of its processes, and the first one ends the others: once is enough.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     keep_freed_memory()
+    # Contended threads are many times slower.
     torch.set_num_threads(1)
+    with suppress(EOFError, OSError, KeyboardInterrupt):
+        while True:
+            pipe.send(_outcome(pipe.recv(), folder, save_every))
+
+
+def _outcome(job: Job, folder: Path, save_every: float) -> Any:
+    try:
+        return do(job, folder, save_every=save_every)
+    except Exception as error:  # noqa: BLE001, it is raised by whoever asked
+        return ExceptionWithTraceback(error, error.__traceback__)
+
+
+def _end_with_parent() -> None:
+    """Ask this process to end when the one that started it is gone, in whatever way it went."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    signal.raise_signal(signal.SIGTERM)

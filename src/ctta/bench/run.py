@@ -52,14 +52,15 @@ def run(
     ``folder`` takes a folder named after the specification. A checkpoint is written every ``save_every`` seconds;
     ``keep`` leaves the last one there, as the adapted model.
     """
-    place = folder / spec.address
 
     def run_at(place: Path) -> dict[str, Any]:
         place.mkdir(parents=True, exist_ok=True)
         with _alone(place), _same_threads(place):
-            return _run(spec, build, model, stream, place, command, save_every, keep, progress)
+            # Another process may have ended it in the meantime.
+            return _finished(place) or _run(spec, build, model, stream, place, command, save_every, keep, progress)
 
-    if not (place / NAME).exists() or not (found := read_record(place))["complete"]:
+    place = folder / spec.address
+    if (found := _finished(place)) is None:
         return run_at(place)
     if keep and not (place / ADAPTED).exists():
         # A run that is done stays as it is while it is made again beside itself for the model.
@@ -68,6 +69,12 @@ def run(
         (again / ADAPTED).replace(place / ADAPTED)
         shutil.rmtree(again)
     return found
+
+
+def _finished(place: Path) -> dict[str, Any] | None:
+    """The record of a run that has come to its end."""
+    record = read_record(place) if (place / NAME).exists() else None
+    return record if record is not None and record["complete"] else None
 
 
 def _run(
@@ -87,7 +94,7 @@ def _run(
     listener = progress(adapter, len(stream) - done) if progress is not None else None
     with (place / STEPS).open("a", encoding="utf-8") as file:
         saved = time.monotonic()
-        with _asked_to_stop() as stop:
+        with asked_to_stop() as stop:
             for batch, log in scored(adapter, stream.starting_at(done), learn=spec.learn, rest_on=spec.rest_on):
                 steps.append(log)
                 file.write(json.dumps(log) + "\n")
@@ -152,7 +159,7 @@ def _same_threads(place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _asked_to_stop() -> Iterator[list[int]]:
+def asked_to_stop() -> Iterator[list[int]]:
     """A list that fills when the user asks to stop: a run ends between two steps, or at once at one more Ctrl-C.
 
     SIGTERM may come several times, from all who end a group of processes.
