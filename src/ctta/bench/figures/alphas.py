@@ -82,8 +82,8 @@ def draw_best_alphas(outcomes: Sequence[Outcome]) -> Figure:
 def _errors(outcomes: Sequence[Outcome]) -> Errors:
     found: Errors = {}
     for outcome in outcomes:
-        cell, record = outcome.cell, outcome.records[0]
+        cell = outcome.cell
         by_domain: dict[str, Any] = found.setdefault(cell.severity, {})
-        for domain, error in [*record["errors"].items(), ("mean", record["mean"])]:
+        for domain, error in [*outcome.domains.items(), ("mean", outcome.mean)]:
             by_domain.setdefault(domain, {})[cell.settings["alpha"]] = error
     return dict(sorted(found.items()))

@@ -21,13 +21,13 @@ def draw_entropies(outcomes: Sequence[Outcome]) -> Figure:
     """A panel per method: answers by entropy, right ones and wrong ones."""
     figure, found = panels(1, len(outcomes), size=(3.3 * len(outcomes) + 0.4, 3.4), sharex=True, sharey=True)
     for panel, outcome in zip(found, outcomes, strict=True):
-        record = outcome.records[0]
-        steps = outcome.steps(record)
-        width = math.log(MODELS[record["spec"]["model"]["name"]].num_classes) / ENTROPY_BINS
+        steps = [step for record in outcome.records for step in outcome.steps(record)]
+        images = sum(step["images"] for step in steps)
+        width = math.log(MODELS[outcome.records[0]["spec"]["model"]["name"]].num_classes) / ENTROPY_BINS
         edges = [i * width for i in range(ENTROPY_BINS + 1)]
         for name, colour in (("right", COLOURS[1]), ("wrong", COLOURS[3])):
             counts = [sum(column) for column in zip(*(step[f"entropy_{name}"] for step in steps), strict=True)]
-            share = [100 * count / record["images"] for count in counts]
+            share = [100 * count / images for count in counts]
             panel.stairs(share, edges, fill=True, alpha=0.35, color=colour)
             panel.stairs(share, edges, color=colour, label=f"{name} ({sum(share):.0f} %)")
         panel.set_title(f"{outcome.cell.label}", fontsize=10)
