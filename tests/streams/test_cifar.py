@@ -16,7 +16,7 @@ from ctta import fetch as fetching
 from ctta.digests import sha256_of
 from ctta.errors import BadData, MissingData
 from ctta.fetch import cifar10 as fetch_cifar10
-from ctta.streams import cifar
+from ctta.streams import cifar, cifar100
 
 COUNTS = {"test": 3, "train": 10}
 
@@ -69,6 +69,40 @@ def test_binary_records_become_the_same_images(sets, tmp_path):
     (tmp_path / "bin" / "test_batch.bin").write_bytes(b"x" * 5000)
     with pytest.raises(BadData, match=r"test_batch\.bin is truncated"):
         cifar.convert_binary(tmp_path / "bin", tmp_path)
+
+
+def test_fine_classes_of_the_hundred_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(cifar100, "COUNTS", {"test": 100, "train": 200})
+    rng, sets = np.random.default_rng(0), {}
+    (tmp_path / "bin").mkdir()
+    for part, count in cifar100.COUNTS.items():
+        x, fine = rng.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8), rng.permutation(np.arange(count) % 100)
+        rows = [bytes([c // 5, c]) + image.transpose(2, 0, 1).tobytes() for image, c in zip(x, fine, strict=True)]
+        (tmp_path / "bin" / f"{part}.bin").write_bytes(b"".join(rows))
+        sets[part] = x, fine
+    written = cifar100.convert_binary(tmp_path / "bin", tmp_path)
+    assert [path.name for path in written] == ["cifar100_test.npz", "cifar100_train.npz"]
+    for part, (x, fine) in sets.items():
+        found = cifar100.load(tmp_path, part)
+        assert torch.equal(found.x.permute(0, 2, 3, 1), torch.from_numpy(x)) and found.y.tolist() == fine.tolist()
+    assert "CIFAR-100" in fetching.check("cifar100", tmp_path)[0] and fetching.fetch("cifar100", tmp_path) == written
+
+    np.savez(tmp_path / "cifar100_test.npz", x=x[:100], y=np.zeros(100, np.uint8))
+    with pytest.raises(BadData, match="does not hold the 100 test images of CIFAR-100"):
+        cifar100.load(tmp_path, "test")
+    for content, words in ((b"x" * 5000, "truncated: its 5000 bytes are not records of 3074"), (rows[0], "got 1")):
+        (tmp_path / "bin" / "test.bin").write_bytes(content)
+        with pytest.raises(BadData, match=words):
+            cifar100.convert_binary(tmp_path / "bin", tmp_path)
+    (tmp_path / "bin" / "test.bin").unlink()
+    with pytest.raises(MissingData, match=r"test\.bin is not in .*ctta fetch cifar100"):
+        cifar100.convert_binary(tmp_path / "bin", tmp_path)
+
+
+def test_the_plan_for_the_hundred_names_the_published_archive(tmp_path):
+    (plan,) = fetching.plan("cifar100", tmp_path)
+    assert plan["source"].endswith("/cifar-100-binary.tar.gz") and plan["size"] == 168_513_733
+    assert plan["md5"] == "03b5dce01913d631647c71ecec9e9cb8" and plan["sha256"] is None
 
 
 def test_other_images_are_refused(sets, tmp_path):

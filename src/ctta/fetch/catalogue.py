@@ -78,12 +78,13 @@ ARCHIVES: dict[str, Archive] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "imagenet-c": tuple(f"imagenet-c-{group}" for group in ("noise", "blur", "weather", "digital")),
 }
-CIFAR10 = "cifar10"
+#: Clean images, which are written as npz files.
+CIFAR = ("cifar10", "cifar100")
 
 
 def names() -> list[str]:
     """Everything that can be fetched."""
-    return [CIFAR10, *ARCHIVES, *GROUPS]
+    return [*CIFAR, *ARCHIVES, *GROUPS]
 
 
 def archives(name: str) -> list[Archive]:

@@ -54,9 +54,8 @@ def convert_binary(batches: Path, folder: Path) -> list[Path]:
     """Write `cifar10_train.npz` and `cifar10_test.npz` from the files of the unpacked binary archive."""
     written = []
     for part, names in _BATCHES.items():
-        records = np.concatenate([_records(batches / f"{name}.bin") for name in names])
-        x = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-        written.append(_write(folder, part, np.ascontiguousarray(x), records[:, 0]))
+        records = np.concatenate([read_records(batches / f"{name}.bin") for name in names])
+        written.append(_write(folder, part, pixels_of(records), records[:, 0]))
     return written
 
 
@@ -85,17 +84,23 @@ def read_labels(path: Path, count: int) -> NDArray[np.uint8]:
     return np.array(labels, np.uint8)
 
 
+def read_records(path: Path, *, labels: int = 1, name: str = "cifar10") -> NDArray[np.uint8]:
+    """The records of a binary file: so many labels, then the pixels of an image, plane by plane."""
+    _require(path, name)
+    found, size = np.fromfile(path, np.uint8), labels + 3 * PIXELS
+    if found.size == 0 or found.size % size:
+        raise BadData(f"{path} is truncated: its {found.size} bytes are not records of {size}.")
+    return found.reshape(-1, size)
+
+
+def pixels_of(records: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The images (N, 32, 32, 3) of records, which end with them."""
+    return np.ascontiguousarray(records[:, -3 * PIXELS :].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+
+
 def digest(x: NDArray[Any], y: NDArray[Any]) -> str:
     """The SHA-256 of pixels and labels, whatever file holds them."""
     return hashlib.sha256(np.ascontiguousarray(x).tobytes() + y.tobytes()).hexdigest()
-
-
-def _records(path: Path) -> NDArray[np.uint8]:
-    _require(path)
-    found = np.fromfile(path, np.uint8)
-    if found.size == 0 or found.size % (1 + 3 * PIXELS):
-        raise BadData(f"{path} is truncated: its {found.size} bytes are not records of {1 + 3 * PIXELS}.")
-    return found.reshape(-1, 1 + 3 * PIXELS)
 
 
 def _write(folder: Path, part: str, x: NDArray[np.uint8], y: NDArray[np.uint8]) -> Path:
@@ -107,6 +112,6 @@ def _write(folder: Path, part: str, x: NDArray[np.uint8], y: NDArray[np.uint8]) 
     return path
 
 
-def _require(path: Path) -> None:
+def _require(path: Path, name: str = "cifar10") -> None:
     if not path.is_file():
-        raise MissingData(f"{path.name} is not in {path.parent.absolute()}. Get it with: ctta fetch cifar10 --to DIR")
+        raise MissingData(f"{path.name} is not in {path.parent.absolute()}. Get it with: ctta fetch {name} --to DIR")
