@@ -64,6 +64,13 @@ def test_a_curve_shows_the_mean_error_at_every_value(make: Make) -> None:
     assert [float(x) for x in panel.get_lines()[0].get_xdata()] == [0.1, 0.3]
 
 
+def test_differences_of_a_tenth_do_not_fill_the_axis(make: Make) -> None:
+    cells = [Cell(f"gamma {gamma}", "dmse", settings={"gamma": gamma}) for gamma in (0.1, 0.3)]
+    figure = draw_lines("gamma", "gamma")([make(cells[0], {"fog": 26.4}), make(cells[1], {"fog": 26.5})])
+    low, high = figure.axes[0].get_ylim()
+    assert high - low == pytest.approx(2.0) and (low + high) / 2 == pytest.approx(26.45)
+
+
 def test_published_figures_stand_beside_ours(make: Make) -> None:
     cells = [c for c in experiment("samples").cells("imagenet-c-50k") if c.method == "rdumb"]
     figure = draw_lines("images", "images", log=True)([make(cell, {"fog": 50.0}) for cell in cells])

@@ -35,6 +35,7 @@ def draw_lines(parameter: str, label: str, *, log: bool = False) -> Callable[[Se
         values = sorted({_value(outcome, parameter) for outcome in outcomes})
         panel.set_xticks(values, [f"{value:g}" for value in values])
         panel.minorticks_off()
+        _widen(panel)
         panel.set_xlabel(label)
         panel.set_ylabel("mean error (%)")
         panel.legend(frameon=False)
@@ -55,6 +56,14 @@ def draw_orders(outcomes: Sequence[Outcome]) -> Figure:
     panel.set_xticks(range(len(outcomes)), [o.cell.label for o in outcomes], rotation=30, ha="right")
     panel.set_ylabel("mean error (%), a dot per order")
     return figure
+
+
+def _widen(panel: Any) -> None:
+    """Show a span of at least two points: on a narrower axis chance would look like an effect."""
+    low, high = panel.get_ylim()
+    if high - low < 2.0:
+        middle = (low + high) / 2
+        panel.set_ylim(middle - 1.0, middle + 1.0)
 
 
 def _value(outcome: Outcome, parameter: str) -> Any:
