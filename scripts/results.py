@@ -5,7 +5,7 @@ python scripts/results.py --check    write nothing; exit 1 if the page is stale
 
 The page is written by hand but for its marked regions, ``<!-- table: EXPERIMENT DATASET MODEL IMAGES -->`` to
 ``<!-- end -->``; IMAGES is the number per domain, or "all". With `` by-domain`` at the end the table has a column per
-domain. Rows are averaged over the seeds that all of them have, or with `` every-seed`` over all that each has.
+domain. Rows are averaged over the seeds that all of them have.
 """
 
 from __future__ import annotations
@@ -62,10 +62,9 @@ def lines(what: Sequence[str], records: Sequence[dict[str, Any]]) -> list[str]:
     pairs = [(cell, found) for cell, found in pairs if found]
     if not pairs:
         raise SystemExit(f"docs/results holds no run for {' '.join(what)}")
-    if "every-seed" not in how:
-        pairs = list(zip((cell for cell, _ in pairs), of_shared_seeds([found for _, found in pairs]), strict=True))
-    outcomes = [Outcome(cell, found, Path()) for cell, found in pairs]
-    return [*_table(outcomes, by_domain="by-domain" in how), "", *_commands(outcomes)]
+    shared = of_shared_seeds([found for _, found in pairs])
+    outcomes = [Outcome(cell, found, Path()) for (cell, _), found in zip(pairs, shared, strict=True)]
+    return [*_table(outcomes, by_domain=bool(how)), "", *_commands(outcomes)]
 
 
 def of_shared_seeds(rows: Sequence[Sequence[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
