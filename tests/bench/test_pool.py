@@ -50,7 +50,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture
 def parent(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that has two others do the jobs; all are in a group of their own."""
-    command = [sys.executable, "-c", "from ctta.cli import main; main()", *shlex.split(LINE)]
+    # A script in the background, which the tests may be run by, has Ctrl-C ignored.
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{heard}; from ctta.cli import main; main()", *shlex.split(LINE)]
     command += ["--save-every", "3600", "--out", str(tmp_path)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     with process:
