@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-import torch
 
 from ctta.bench import cluster
 from ctta.bench.cluster import ClusterError
@@ -28,6 +27,9 @@ from ctta.bench.pool import do_all
 from ctta.errors import MissingExtra, ParameterError, UnknownMethod
 from ctta.streams.corruptions import CORRUPTIONS
 from ctta.streams.digits import digits
+from running import wait_for
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SHORT = Job("tent", "digits", "digits_resnet8", corruptions=("fog",), images=40, batch_size=10)
 LONG = replace(SHORT, method="dmse", corruptions=CORRUPTIONS[:10], images=100)
@@ -45,16 +47,8 @@ def ray() -> Iterator[Any]:
     ray.shutdown()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    usual = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(usual)
-
-
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def whole(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What LONG gives in this process."""
     folder = tmp_path_factory.mktemp("whole")
     return facts(do(LONG, folder), folder)
@@ -70,14 +64,6 @@ def facts(record: dict[str, Any], folder: Path) -> Any:
 def lines_of(folder: Path) -> list[str]:
     [log] = folder.rglob("steps.jsonl")
     return log.read_text().splitlines()
-
-
-def wait_for(what: Callable[[], Any]) -> Any:
-    limit = time.monotonic() + 120
-    while not (found := what()):
-        assert time.monotonic() < limit
-        time.sleep(0.005)
-    return found
 
 
 def process_at(folder: Path) -> int:

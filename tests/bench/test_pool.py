@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,14 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from ctta.bench.jobs import Job
 from ctta.bench.pool import WorkerLost, do_all
 from ctta.bench.run import _alone
 from ctta.errors import ConcurrentUse, ParameterError
+from running import numbers, wait_for
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 STEPS = 150
 JOB = Job("tent", "digits", "digits_resnet8", corruptions=("fog", "contrast"), images=375, batch_size=5)
@@ -32,19 +33,11 @@ JOBS = [JOB.with_seed(seed) for seed in range(3)]
 LINE = "run tent digits --corruptions fog,contrast --images 375 --batch-size 5 --seed 0..2 --workers 2"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    usual = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(usual)
-
-
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def whole(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What the jobs give one by one in this process."""
     folder = tmp_path_factory.mktemp("whole")
-    return numbers(do_all(JOBS, folder), folder)
+    return all_numbers(folder)
 
 
 @pytest.fixture
@@ -61,23 +54,13 @@ def parent(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def numbers(records: list[dict[str, Any]], folder: Path) -> Any:
-    """All that must be equal: errors, and every step but its duration."""
-    logs = [map(json.loads, lines_of(folder / record["address"])) for record in records]
-    steps = [[{k: v for k, v in step.items() if k != "seconds"} for step in log] for log in logs]
-    return [(record["errors"], record["mean"], record["counts"]) for record in records], steps
+def all_numbers(folder: Path) -> Any:
+    """The numbers of the jobs, run or found in a folder."""
+    return [numbers(record, folder) for record in do_all(JOBS, folder)]
 
 
 def lines_of(run: Path) -> list[str]:
     return (run / "steps.jsonl").read_text().splitlines()
-
-
-def wait_for(what: Callable[[], Any]) -> Any:
-    limit = time.monotonic() + 120
-    while not (found := what()):
-        assert time.monotonic() < limit
-        time.sleep(0.02)
-    return found
 
 
 def processes() -> Iterator[tuple[int, str, int, int]]:
@@ -154,7 +137,7 @@ def check_saved(runs: Iterable[Path], folder: Path, whole: Any) -> None:
     for run, lines in saved.items():
         assert [path.name for path in run.glob("step-*.ctta")] == [f"step-{len(lines):08d}.ctta"]
         assert 0 < len(lines) < STEPS
-    assert numbers(do_all(JOBS, folder), folder) == whole
+    assert all_numbers(folder) == whole
     # A step that was made again would have taken another time.
     assert all(lines_of(run)[: len(lines)] == lines for run, lines in saved.items())
 

@@ -26,17 +26,11 @@ from ctta.bench.usual import batch_size
 from ctta.cli import app
 from ctta.errors import BadData, ConcurrentUse, MissingData, ParameterError, UnknownMethod, UnknownStream
 from ctta.streams.digits import digits
+from running import numbers
 
 JOB = Job(
     "dmse", "digits", "digits_resnet8", corruptions=("gaussian_noise", "fog", "contrast"), images=40, batch_size=10
 )
-
-
-def numbers(record: dict[str, Any], folder: Path) -> Any:
-    """All that must be equal between two runs: errors, and every step but its duration."""
-    lines = (folder / record["address"] / "steps.jsonl").read_text().splitlines()
-    steps = [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
-    return record["errors"], record["mean"], record["counts"], steps
 
 
 class Interrupted(Exception):

@@ -100,7 +100,9 @@ def _generated(
 
 def digest_of(images: Images) -> str:
     """What tells labelled images from others, whatever file they are in."""
-    return hashlib.sha256(images.x.contiguous().numpy().tobytes() + images.y.numpy().tobytes()).hexdigest()
+    sha = hashlib.sha256(images.x.contiguous().numpy().data)
+    sha.update(images.y.numpy().data)
+    return sha.hexdigest()
 
 
 def _digest_of_domains(folder: Path, domains: Sequence[Domain]) -> str:
