@@ -13,8 +13,10 @@ from benchmarks.subjects import Subject
 from benchmarks.timing import Work, interleave
 from ctta.classifier import Precision
 from ctta.methods import DMSE
+from ctta.norms import use_batch_statistics
+from ctta.teacher import frozen_copy
 
-FORWARD, BASELINE = "forward", "straightforward"
+FORWARD, BASELINE, PASSES = "forward", "straightforward", "passes of dmse"
 
 
 def measure(plan: Plan) -> list[Report]:
@@ -27,6 +29,7 @@ def _costs(subject: Subject, precisions: tuple[Precision, ...], rounds: int) -> 
     x = subject.images()
     works: dict[str, Work] = {FORWARD: partial(torch.no_grad()(subject.model()), x)}
     works[BASELINE] = partial(StraightforwardDMSE(subject.model(), **DMSE.recipe(subject.recipe)), x)
+    works[PASSES] = _passes(subject)
     for precision in precisions:
         works |= {f"{name} {precision}": partial(subject.adapter(name, precision), x) for name in subject.methods}
     times = interleave(works, rounds)
@@ -36,6 +39,21 @@ def _costs(subject: Subject, precisions: tuple[Precision, ...], rounds: int) -> 
         ratio, median = times.ratio(name, FORWARD), times.median(name)
         rows.append(Row(name, ratio.cpu, {"by wall": ratio.wall, "CPU s": median.cpu, "wall s": median.wall}))
     for precision in precisions:
-        ratio = times.ratio(f"dmse {precision}", BASELINE)
-        rows.append(Row(f"dmse {precision} / {BASELINE}", ratio.cpu, {"by wall": ratio.wall}))
+        for base in (BASELINE, PASSES):
+            ratio = times.ratio(f"dmse {precision}", base)
+            rows.append(Row(f"dmse {precision} / {base}", ratio.cpu, {"by wall": ratio.wall}))
     return Report(f"step: {subject.title}", "by CPU", rows)
+
+
+def _passes(subject: Subject) -> Work:
+    """What no fp32 step of DMSE can do without: the teacher's pass, the student's two, and their gradients."""
+    student, x = subject.model().to(memory_format=torch.channels_last), subject.images()
+    use_batch_statistics(student)
+    teacher, x = frozen_copy(student), x.to(memory_format=torch.channels_last)
+
+    def passes() -> None:
+        target = teacher(x)
+        (student(x) + student(x) - target).square().mean().backward()
+        student.zero_grad(set_to_none=True)
+
+    return passes
