@@ -41,6 +41,7 @@ def measure(plan: Plan) -> list[Report]:
         "prototypes by one product": _prototypes(*((8, 16, 20) if plan.quick else (64, 2048, 1000))),
         "one log-softmax per logits": _losses(*((8, 20) if plan.quick else (64, 1000))),
         "restoring by gaps": _restore(large),
+        "DMSE, recompute (memory)": _recompute(small),
     }
     works = {f"{name} {i}": work for name, pair in pairs.items() for i, work in enumerate(pair)}
     times = interleave(works, plan.rounds)
@@ -57,6 +58,11 @@ def _layout(subject: Subject, work: Callable[[nn.Module, Tensor], object]) -> Pa
     use_batch_statistics(model)
     last = copy.deepcopy(model).to(memory_format=torch.channels_last)
     return partial(work, last, x.to(memory_format=torch.channels_last)), partial(work, model, x)
+
+
+def _recompute(subject: Subject) -> Pair:
+    x = subject.images()
+    return partial(subject.adapter("dmse", recompute=True), x), partial(subject.adapter("dmse"), x)
 
 
 @torch.no_grad()

@@ -41,10 +41,10 @@ class Subject:
         """A batch of uniform noise."""
         return noise(self.batch, self.side)
 
-    def adapter(self, name: str, precision: Precision = "fp32") -> Adapter:
+    def adapter(self, name: str, precision: Precision = "fp32", **more: Any) -> Adapter:
         """The named method around a new copy of the network, at its full cost."""
         method = methods()[name]
-        options = method.recipe(self.recipe) | FULL_COST.get(name, {}) | {"precision": precision}
+        options = method.recipe(self.recipe) | FULL_COST.get(name, {}) | {"precision": precision} | more
         return method(self.model(), **options)
 
 

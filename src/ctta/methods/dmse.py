@@ -17,6 +17,7 @@ from ctta.augment import AnyView, View
 from ctta.functional import class_means, contrastive, cross_entropy, entropy, nearest_prototype, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics
 from ctta.options import SharedOptions, check_bounds
+from ctta.pair import pair
 from ctta.projection import Projection, projection_of
 from ctta.prototypes import initial_prototypes
 from ctta.recipes import MLP_BUT_DOMAINNET, per_dataset
@@ -32,6 +33,7 @@ class DMSE(Adapter):
     ``centre`` searches the nearest class in p_0 ("static") or p_{t-1} ("dynamic"); ``teacher_reset=False`` never
     resets; ``projection=None`` contrasts the features themselves; ``prototypes`` gives p_0 (DMSE^s). Where the paper is
     silent: ``sce_weight`` per direction; ``contrast_with`` the class "assigned" or the "nearest" in p_t; and others.
+    ``recompute`` halves the memory, for one more forward pass.
     """
 
     passes = (3, 2)
@@ -64,6 +66,7 @@ class DMSE(Adapter):
         empty_class: Literal["keep", "p_0"] = "keep",
         contrast_with: Literal["assigned", "nearest"] = "assigned",
         view: AnyView = View(),  # noqa: B008, a frozen value
+        recompute: bool = False,
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **shared)
@@ -71,7 +74,7 @@ class DMSE(Adapter):
         self.tau, self.lambda_cl, self.alpha, self.recalibrated = tau, lambda_cl, alpha, recalibrated
         self.centre, self.teacher_reset, self.loss, self.prototypes = centre, teacher_reset, loss, prototypes
         self.entropy_unit, self.reset_by, self.sce_weight = entropy_unit, reset_by, sce_weight
-        self.empty_class, self.contrast_with, self.view = empty_class, contrast_with, view
+        self.empty_class, self.contrast_with, self.view, self.recompute = empty_class, contrast_with, view, recompute
         check_bounds(self, alpha_min=(0, 1), alpha=(0, 1), gamma=(0, 1), tau=(1e-6, math.inf), beta=(0, math.inf))
         check_bounds(self, e_min=(0, math.inf), lambda_cl=(0, math.inf), sce_weight=(0, math.inf))
         self.source_free = prototypes is None
@@ -85,12 +88,12 @@ class DMSE(Adapter):
         self.projection, self.project = projection_of(projection, self.student, seed=self.seed)
         # Paper silent: all of the student learns, its classifier included, and the projection; no warm-up, no replay.
         self.begin([*self.student.parameters(), *self.project.parameters()])
+        self.passes = (3 + recompute, 2)
 
     def adapt(self, x: Tensor) -> Step:
         """One step. Paper silent: forwards, prototypes, loss, optimizer, then average or reset."""
         target = self.teacher(x)  # frozen: no gradient; first, while the student's activations take no memory yet
-        logits, g = self.student.with_features(x)
-        logits_aug, g_aug = self.student.with_features(self.view(x, self.generator))
+        logits, g, logits_aug, g_aug = pair(self.student, x, self.view(x, self.generator), recompute=self.recompute)
         # Paper silent: the prototypes move before the loss, which sends no gradient through them.
         p_t, nearest, confident = self.recalibrate(g.detach())  # Eq. 3
         loss_st = 0.5 * (self.consistency(logits, target) + self.consistency(logits_aug, target)).mean()  # Eq. 5

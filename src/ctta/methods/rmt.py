@@ -21,6 +21,7 @@ from ctta.errors import ParameterError
 from ctta.functional import contrastive, nearest_prototype, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics, weights_and_biases
 from ctta.options import SharedOptions, check_bounds
+from ctta.pair import pair
 from ctta.projection import Projection, projection_of
 from ctta.prototypes import images_and_labels, initial_prototypes
 from ctta.recipes import MLP_BUT_DOMAINNET, per_dataset
@@ -55,30 +56,30 @@ class RMT(Adapter):
         lambda_src: float = 0.0,
         projection: Projection = "mlp",
         view: AnyView = View(),  # noqa: B008, a frozen value
+        recompute: bool = False,
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **shared)
         self.alpha, self.prototypes, self.tau, self.lambda_cl = alpha, prototypes, tau, lambda_cl
-        self.source, self.lambda_src, self.view = source, lambda_src, view
+        self.source, self.lambda_src, self.view, self.recompute = source, lambda_src, view, recompute
         check_bounds(self, alpha=(0, 1), tau=(1e-6, math.inf), lambda_cl=(0, math.inf), lambda_src=(0, math.inf))
         if lambda_src > 0 and not source:
             raise ParameterError(
                 f"The 'lambda_src' parameter of RMT is {lambda_src}, but there is no 'source' to replay."
             )
         self.source_free = prototypes is None and source is None
-        self.passes = (3, 2) if lambda_src == 0 else (4, 3)
         use_batch_statistics(self.student)
         self.teacher = frozen_copy(self.student)
         self.register_buffer("p_0", initial_prototypes(prototypes, self.student))
         self.register_buffer("replayed", torch.zeros((), dtype=torch.long))
         self.projection, self.project = projection_of(projection, self.student, seed=self.seed)
         self.begin([*weights_and_biases(self.student), *self.project.parameters()])
+        self.passes = (3 + recompute, 2) if lambda_src == 0 else (4 + recompute, 3)
 
     def adapt(self, x: Tensor) -> Step:
         """One step of self-training, contrastive alignment and, where asked for, source replay."""
         target = self.teacher(x)  # frozen: no gradient
-        logits, g = self.student.with_features(x)
-        logits_aug, g_aug = self.student.with_features(self.view(x, self.generator))
+        logits, g, logits_aug, g_aug = pair(self.student, x, self.view(x, self.generator), recompute=self.recompute)
         _, nearest = nearest_prototype(g.detach(), self.p_0)
         loss_st = 0.5 * (self.consistency(logits, target) + self.consistency(logits_aug, target))  # Eq. 3
         loss_cl = contrastive(self.project(torch.stack([self.p_0[nearest], g, g_aug])), tau=self.tau)  # Eq. 4

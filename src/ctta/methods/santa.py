@@ -17,6 +17,7 @@ from ctta.augment import AnyView, View
 from ctta.functional import contrastive, cross_entropy, nearest_prototype
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds
+from ctta.pair import pair
 from ctta.projection import Projection, projection_of
 from ctta.prototypes import initial_prototypes
 from ctta.recipes import MLP_BUT_DOMAINNET, per_dataset
@@ -43,10 +44,12 @@ class SANTA(Adapter):
         lambda_cl: float = 1.0,
         projection: Projection = "mlp",
         view: AnyView = View(),  # noqa: B008, a frozen value
+        recompute: bool = False,
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **shared)
         self.prototypes, self.tau, self.lambda_cl, self.view = prototypes, tau, lambda_cl, view
+        self.recompute = recompute
         check_bounds(self, tau=(1e-6, math.inf), lambda_cl=(0, math.inf))
         self.source_free = prototypes is None
         use_batch_statistics(self.student)
@@ -56,12 +59,12 @@ class SANTA(Adapter):
         self.register_buffer("p_0", initial_prototypes(prototypes, self.student))
         self.projection, self.project = projection_of(projection, self.student, seed=self.seed)
         self.begin([*affine, *self.project.parameters()])
+        self.passes = (3 + recompute, 2)
 
     def adapt(self, x: Tensor) -> Step:
         """One step of anchoring and alignment."""
         anchor = self.anchor(x)  # frozen: no gradient
-        logits, g = self.student.with_features(x)
-        logits_aug, g_aug = self.student.with_features(self.view(x, self.generator))
+        logits, g, logits_aug, g_aug = pair(self.student, x, self.view(x, self.generator), recompute=self.recompute)
         _, nearest = nearest_prototype(g.detach(), self.p_0)
         # The adapting model gives the weights and the anchor sits in the logarithm: a pull to the anchor's own answer.
         loss_sa = 0.5 * (cross_entropy(anchor, logits) + cross_entropy(anchor, logits_aug)).mean()

@@ -1,0 +1,81 @@
+"""A batch and its view: what may be forgotten and made again, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import ctta
+from ctta.adapter import Adapter
+from ctta.classifier import Classifier
+from ctta.errors import ParameterError
+from reference import net, source_batches, stream
+
+METHODS: dict[str, Callable[..., Adapter]] = {
+    "dmse": ctta.DMSE,
+    "santa": ctta.SANTA,
+    "rmt": ctta.RMT,
+    "rmt with replay": lambda model, **options: ctta.RMT(model, source=source_batches(), lambda_src=1.0, **options),
+}
+
+
+@pytest.mark.parametrize("name", ["dmse", "santa", "rmt"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_making_the_view_again_changes_no_bit(name: str, precision: str) -> None:
+    dtype = torch.float64 if precision == "fp32" else torch.float32
+    kept, again = (METHODS[name](net().to(dtype), recompute=r, precision=precision) for r in (False, True))
+    for x in stream()[:4].to(dtype):
+        assert torch.equal(kept(x), again(x))
+    for one, other in zip(kept.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_with_replay_it_only_adds_the_gradients_in_another_order() -> None:
+    kept, again = (METHODS["rmt with replay"](net(), recompute=recompute) for recompute in (False, True))
+    for x in stream()[:4]:
+        torch.testing.assert_close(kept(x), again(x), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("name", METHODS)
+def test_the_networks_run_as_often_as_passes_says(name: str, recompute: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter, calls = METHODS[name](net(), recompute=recompute), []
+    forward = Classifier.forward
+    monkeypatch.setattr(Classifier, "forward", lambda self, x: calls.append(len(x)) or forward(self, x))
+    adapter(stream()[0])
+    assert len(calls) == adapter.passes[0]
+
+
+def test_with_recompute_the_activations_of_one_batch_live_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1]))
+    live_bytes = import_module("benchmarks.memory").live_bytes
+    x = torch.rand(64, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+
+    def peak(**options: Any) -> int:
+        adapter = ctta.DMSE(net().float(), **options)
+        adapter(x)  # the optimizer's moments are there
+        return int(live_bytes(lambda: adapter(x)).peak)
+
+    activations = 64 * 16 * 16 * 8 * 4  # of one layer of the first stage, which has seven to keep
+    assert peak() - peak(recompute=True) > 7 * activations
+
+
+def test_a_batch_of_one_leaves_no_layer_between_its_hooks() -> None:
+    torch.manual_seed(0)
+    body = (nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.BatchNorm1d(4))
+    model = nn.Sequential(*body, nn.Linear(4, 5)).eval()
+    kept, again = (ctta.DMSE(model, window=4, recompute=recompute) for recompute in (False, True))
+    x = torch.rand(1, 3, 8, 8)
+    assert torch.equal(kept(x), again(x))
+    assert all(m.running_mean is None for m in again.student.modules() if isinstance(m, nn.BatchNorm1d))
+
+
+def test_recompute_is_yes_or_no() -> None:
+    with pytest.raises(ParameterError, match="'recompute' parameter of DMSE"):
+        ctta.DMSE(net(), recompute="view")  # type: ignore[arg-type]
