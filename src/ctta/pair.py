@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+from torch.utils.checkpoint import checkpoint
 
 from ctta.classifier import Classifier
 
@@ -24,7 +24,6 @@ def pair(student: Classifier, x: Tensor, x_aug: Tensor, *, recompute: bool) -> P
     if not recompute:
         return Pair(*student.with_features(x), *student.with_features(x_aug))
     # The view first: gradients flow through the last pass first, so that the batch's activations are gone before the
-    # view's come back. Not stopped early, because that would leave a layer between its hooks.
-    with set_checkpoint_early_stop(False):
-        aug = checkpoint(student.with_features, x_aug, use_reentrant=False)
+    # view's come back.
+    aug = checkpoint(student.with_features, x_aug, use_reentrant=False)
     return Pair(*student.with_features(x), *aug)
