@@ -41,7 +41,7 @@ def measure(plan: Plan) -> list[Report]:
         "prototypes by one product": _prototypes(*((8, 16, 20) if plan.quick else (64, 2048, 1000))),
         "one log-softmax per logits": _losses(*((8, 20) if plan.quick else (64, 1000))),
         "restoring by gaps": _restore(large),
-        "DMSE, recompute (memory)": _recompute(small),
+        "DMSE, recompute: time": _recompute(small),
     }
     works = {f"{name} {i}": work for name, pair in pairs.items() for i, work in enumerate(pair)}
     times = interleave(works, plan.rounds)

@@ -46,7 +46,7 @@ def _costs(subject: Subject, precisions: tuple[Precision, ...], rounds: int) -> 
 
 
 def _passes(subject: Subject) -> Work:
-    """What no fp32 step of DMSE can do without: the teacher's pass, the student's two, and their gradients."""
+    """The passes an fp32 step of DMSE is made of: the teacher's pass, the student's two, and their gradients."""
     student, x = subject.model().to(memory_format=torch.channels_last), subject.images()
     use_batch_statistics(student)
     teacher, x = frozen_copy(student), x.to(memory_format=torch.channels_last)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import ctta
 from ctta.adapter import Adapter
@@ -25,14 +27,19 @@ METHODS: dict[str, Callable[..., Adapter]] = {
 
 
 @pytest.mark.parametrize("name", ["dmse", "santa", "rmt"])
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_making_the_view_again_changes_no_bit(name: str, precision: str) -> None:
-    dtype = torch.float64 if precision == "fp32" else torch.float32
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("fp32", torch.float64), ("fp32", torch.float32), ("bf16", torch.float32)]
+)
+def test_making_the_view_again_changes_no_bit(name: str, precision: str, dtype: torch.dtype) -> None:
     kept, again = (METHODS[name](net().to(dtype), recompute=r, precision=precision) for r in (False, True))
     for x in stream()[:4].to(dtype):
         assert torch.equal(kept(x), again(x))
-    for one, other in zip(kept.parameters(), again.parameters(), strict=True):
+    for one, other in zip(_tensors(kept), _tensors(again), strict=True):
         assert torch.equal(one, other)
+
+
+def _tensors(adapter: Adapter) -> Iterator[Tensor]:
+    return chain(adapter.parameters(), adapter.buffers())
 
 
 def test_with_replay_it_only_adds_the_gradients_in_another_order() -> None:
@@ -63,6 +70,12 @@ def test_with_recompute_the_activations_of_one_batch_live_at_a_time(monkeypatch:
 
     activations = 64 * 16 * 16 * 8 * 4  # of one layer of the first stage, which has seven to keep
     assert peak() - peak(recompute=True) > 7 * activations
+
+
+def test_recomputing_leaves_torchs_generator_to_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = ctta.DMSE(net(), recompute=True)
+    monkeypatch.setattr(torch, "set_rng_state", lambda state: pytest.fail("rewound under everyone who draws"))
+    adapter(stream()[0])
 
 
 def test_recompute_is_yes_or_no() -> None:

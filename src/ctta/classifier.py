@@ -150,7 +150,7 @@ class Classifier(nn.Module):
         if self._given is not None:
             self._given.append(args[0])
 
-    @torch.no_grad()
+    @torch.no_grad()  # a pass with this check and the same pass without it must keep the same tensors
     def _check_head(self, g: Tensor, logits: Tensor) -> None:
         if not logits.isfinite().all():
             return

@@ -24,6 +24,7 @@ def pair(student: Classifier, x: Tensor, x_aug: Tensor, *, recompute: bool) -> P
     if not recompute:
         return Pair(*student.with_features(x), *student.with_features(x_aug))
     # The view first: gradients flow through the last pass first, so that the batch's activations are gone before the
-    # view's come back.
-    aug = checkpoint(student.with_features, x_aug, use_reentrant=False)
+    # view's come back. Two gradients make the same sum in either order, to the bit.
+    # Students are in eval mode and draw nothing; keeping torch's generator would rewind it under other threads.
+    aug = checkpoint(student.with_features, x_aug, use_reentrant=False, preserve_rng_state=False)
     return Pair(*student.with_features(x), *aug)

@@ -33,7 +33,7 @@ class DMSE(Adapter):
     ``centre`` searches the nearest class in p_0 ("static") or p_{t-1} ("dynamic"); ``teacher_reset=False`` never
     resets; ``projection=None`` contrasts the features themselves; ``prototypes`` gives p_0 (DMSE^s). Where the paper is
     silent: ``sce_weight`` per direction; ``contrast_with`` the class "assigned" or the "nearest" in p_t; and others.
-    ``recompute`` halves the memory, for one more forward pass.
+    ``recompute`` saves nearly half the memory, for one more forward pass.
     """
 
     passes = (3, 2)

@@ -34,7 +34,7 @@ class RMT(Adapter):
     """Mean teacher with contrastive alignment; without ``prototypes`` and ``source`` it is RMT*, source-free.
 
     ``source`` is a sequence of (images, labels) batches for ``warm_up(steps)`` and for replay with weight
-    ``lambda_src``; it is walked in order and wraps around.
+    ``lambda_src``; it is walked in order and wraps around. ``recompute`` saves memory, for one more forward pass.
     """
 
     trains = "parameters named weight or bias"

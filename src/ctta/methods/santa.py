@@ -27,7 +27,10 @@ from ctta.teacher import frozen_copy
 
 @register
 class SANTA(Adapter):
-    """Source anchoring and target alignment on the norm layers; ``prototypes`` None is SANTA*, source-free."""
+    """Source anchoring and target alignment on the norm layers; ``prototypes`` None is SANTA*, source-free.
+
+    ``recompute`` saves nearly half the memory, for one more forward pass.
+    """
 
     trains = "the weights and biases of normalisation layers"
     passes = (3, 2)
