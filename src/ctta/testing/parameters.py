@@ -1,4 +1,4 @@
-"""Point 13: every constructor argument changes some output."""
+"""Point 13: every constructor argument changes some output, or how often the networks run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ctta.adapter import Adapter
+from ctta.classifier import Classifier
 from ctta.errors import CttaError, ParameterError
 from ctta.testing.alternatives import alternatives
 from ctta.testing.compare import difference
@@ -18,7 +19,7 @@ _STEPS = 7
 
 
 def every_argument_counts(subject: Subject) -> None:
-    """13: another value of any constructor argument changes the logits, or which named error is raised.
+    """13: another value of any constructor argument changes the logits, the named error, or the number of passes.
 
     The seed may go without where the method draws nothing. An argument that needs company, or a value that its type
     does not give away, needs an entry in ``variations``.
@@ -31,7 +32,7 @@ def every_argument_counts(subject: Subject) -> None:
         if tried is not None and not (name == "seed" and _draws_nothing(subject)):
             idle.append(f"{name} ({'; '.join(tried) or 'no value to try: give one in variations'})")
     if idle:
-        raise ContractBroken(_POINT, "every argument to change some output", f"no effect of {', '.join(idle)}")
+        raise ContractBroken(_POINT, "every argument to change some output or cost", f"no effect of {', '.join(idle)}")
 
 
 def _tried_in_vain(subject: Subject, name: str, adapter: Adapter, traces: dict[str, list[Any]]) -> list[str] | None:
@@ -60,7 +61,11 @@ def _usual(subject: Subject, arguments: dict[str, Any], traces: dict[str, list[A
 
 
 def _outputs(adapter: Adapter, subject: Subject) -> Iterator[Any]:
-    """What a caller can see, as it comes: logits, or the name of the error, of sound, NaN and single images."""
+    """What a caller can see, as it comes: logits or the error's name, of sound, NaN and single images; then the passes."""
+    passes: list[int] = []
+    for network in adapter.modules():
+        if isinstance(network, Classifier):
+            network.register_forward_pre_hook(lambda network, args: passes.append(len(args[0])))
     batches = subject.batches(_STEPS)
     nan = batches[0].clone()
     nan[0] = float("nan")
@@ -71,6 +76,7 @@ def _outputs(adapter: Adapter, subject: Subject) -> Iterator[Any]:
         except CttaError as error:
             yield type(error).__name__
             yield None
+    yield len(passes)
 
 
 def _draws_nothing(subject: Subject) -> bool:
