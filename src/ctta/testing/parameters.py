@@ -61,7 +61,7 @@ def _usual(subject: Subject, arguments: dict[str, Any], traces: dict[str, list[A
 
 
 def _outputs(adapter: Adapter, subject: Subject) -> Iterator[Any]:
-    """What a caller can see, as it comes: logits or the error's name, of sound, NaN and single images; then the passes."""
+    """What a caller sees, as it comes: logits or the error's name, of sound, NaN and single images; then the passes."""
     passes: list[int] = []
     for network in adapter.modules():
         if isinstance(network, Classifier):
