@@ -13,8 +13,6 @@ from benchmarks.subjects import Subject
 from benchmarks.timing import Work, interleave
 from ctta.classifier import Precision
 from ctta.methods import DMSE
-from ctta.norms import use_batch_statistics
-from ctta.teacher import frozen_copy
 
 FORWARD, BASELINE, PASSES = "forward", "straightforward", "passes of dmse"
 
@@ -47,9 +45,8 @@ def _costs(subject: Subject, precisions: tuple[Precision, ...], rounds: int) -> 
 
 def _passes(subject: Subject) -> Work:
     """The passes an fp32 step of DMSE is made of: the teacher's pass, the student's two, and their gradients."""
-    student, x = subject.model().to(memory_format=torch.channels_last), subject.images()
-    use_batch_statistics(student)
-    teacher, x = frozen_copy(student), x.to(memory_format=torch.channels_last)
+    adapter, x = subject.adapter("dmse"), subject.images().to(memory_format=torch.channels_last)
+    student, teacher = adapter.student, adapter.get_submodule("teacher")
 
     def passes() -> None:
         target = teacher(x)

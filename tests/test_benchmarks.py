@@ -153,3 +153,15 @@ def test_dmse_differentiates_no_more_at_once_than_training_on_the_batch_and_its_
     activations = 3 * subject.batch * (adapter.student.num_features + 8 * 128) * 4
     allowed = 2 * network + 3 * adapter.p_0.nbytes + 5 * project + activations
     assert ours.peak - training.peak <= allowed
+
+
+def test_with_recompute_the_activations_of_one_batch_live_at_a_time() -> None:
+    x = torch.rand(64, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+
+    def peak(**options: Any) -> int:
+        adapter = ctta.DMSE(net().float(), **options)
+        adapter(x)  # the optimizer's moments are there
+        return int(part("memory").live_bytes(lambda: adapter(x)).peak)
+
+    activations = 64 * 16 * 16 * 8 * 4  # of one layer of the first stage, which has seven to keep
+    assert peak() - peak(recompute=True) > 7 * activations

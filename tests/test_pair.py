@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from itertools import chain
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -56,20 +53,6 @@ def test_the_networks_run_as_often_as_passes_says(name: str, recompute: bool, mo
     monkeypatch.setattr(Classifier, "forward", lambda self, x: calls.append(len(x)) or forward(self, x))
     adapter(stream()[0])
     assert len(calls) == adapter.passes[0]
-
-
-def test_with_recompute_the_activations_of_one_batch_live_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1]))
-    live_bytes = import_module("benchmarks.memory").live_bytes
-    x = torch.rand(64, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-
-    def peak(**options: Any) -> int:
-        adapter = ctta.DMSE(net().float(), **options)
-        adapter(x)  # the optimizer's moments are there
-        return int(live_bytes(lambda: adapter(x)).peak)
-
-    activations = 64 * 16 * 16 * 8 * 4  # of one layer of the first stage, which has seven to keep
-    assert peak() - peak(recompute=True) > 7 * activations
 
 
 def test_recomputing_leaves_torchs_generator_to_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:

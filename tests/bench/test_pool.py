@@ -23,7 +23,7 @@ from ctta.errors import ConcurrentUse, ParameterError
 from running import numbers, wait_for
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+    pytest.mark.skipif(sys.platform != "linux", reason="looks its processes up in /proc, which only Linux has"),
     pytest.mark.usefixtures("one_thread"),
 ]
 
