@@ -98,13 +98,13 @@ def matching(
 
 def _table(outcomes: Sequence[Outcome], *, by_domain: bool) -> list[str]:
     domains = list(outcomes[0].records[0]["errors"]) if by_domain else []
-    published = any(outcome.cell.published for outcome in outcomes)
+    published = any(outcome.published for outcome in outcomes)
     head = ["", *(d.replace("_", " ") for d in domains), "mean", *(["paper", "difference"] if published else [])]
     head += ["seeds"]
     best = min(outcome.mean for outcome in outcomes)
     body = []
     for outcome in outcomes:
-        mean, told, errors = outcome.mean, outcome.cell.published, outcome.domains
+        mean, told, errors = outcome.mean, outcome.published, outcome.domains
         spread = "" if outcome.spread is None else f" ± {outcome.spread:.2f}"
         line = [outcome.cell.label.replace("*", "\\*")]
         line += [f"{errors[domain]:.1f}" for domain in domains]

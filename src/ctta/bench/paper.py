@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import statistics
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,6 +18,14 @@ class Published:
     mean: float
     domains: dict[str, float] = field(default_factory=dict)
     spread: float | None = None
+
+    def over(self, domains: Collection[str]) -> Published | None:
+        """The figures for some of the domains; None where the paper has no error for one of them."""
+        if not self.domains or set(domains) == set(self.domains):
+            return self
+        if not set(domains) <= set(self.domains):
+            return None
+        return Published(statistics.fmean(self.domains[d] for d in domains), {d: self.domains[d] for d in domains})
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,10 @@ def notes(plan: Plan, outcomes: Sequence[Outcome]) -> list[str]:
         shown = ", ".join(f"{size:,}" for size in sorted(sizes))
         found.append(f"ANOTHER SIZE: {shown} images per domain; the paper's is {setting.images:,}.")
     if plan.request.corruptions != CORRUPTIONS:
-        found.append(f"OTHER DOMAINS: {', '.join(plan.request.corruptions)}; the paper's mean is over all fifteen.")
+        found.append(
+            f"OTHER DOMAINS: {', '.join(plan.request.corruptions)}; the paper's stream has all fifteen. Its mean is "
+            "over these where it gives the error of each, and over all fifteen where it does not."
+        )
     origin = record["spec"]["data"]["origin"]
     if plan.request.dataset != "digits" and origin == "generated":
         found.append("OTHER FILES: the corrupted images are generated, not the published ones.")
@@ -172,7 +175,7 @@ def _size(outcome: Outcome) -> int:
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:
-    published = outcome.cell.published
+    published = outcome.published
     return {
         "row": outcome.cell.label,
         "ours": outcome.mean,

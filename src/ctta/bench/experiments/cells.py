@@ -65,6 +65,11 @@ class Outcome:
         """The error of each domain, the mean over seeds."""
         return {d: statistics.fmean(r["errors"][d] for r in self.records) for d in self.records[0]["errors"]}
 
+    @property
+    def published(self) -> Published | None:
+        """What the paper has for these domains."""
+        return None if self.cell.published is None else self.cell.published.over(self.domains)
+
     def place(self, record: dict[str, Any]) -> Path:
         """The folder of a run."""
         return self.folder / str(record["address"])

@@ -27,7 +27,7 @@ def draw_lines(parameter: str, label: str, *, log: bool = False) -> Callable[[Se
             y, spread = [outcome.mean for outcome in mine], [outcome.spread or 0.0 for outcome in mine]
             colour = COLOURS[number % len(COLOURS)]
             panel.errorbar(x, y, spread, color=colour, marker="o", markersize=4, capsize=3, label=method)
-            told = [(v, o.cell.published.mean) for v, o in zip(x, mine, strict=True) if o.cell.published is not None]
+            told = [(v, o.published.mean) for v, o in zip(x, mine, strict=True) if o.published is not None]
             if told:
                 panel.plot(*zip(*told, strict=True), color=colour, linestyle="--", label=f"{method}, the paper's")
         if log:
