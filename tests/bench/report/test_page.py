@@ -119,6 +119,15 @@ def test_seeds_are_one_row_with_their_spread(tmp_path: Path) -> None:
     assert row[2:6] == ["50.0", "26.7", "33.3", "3"]
 
 
+def test_rows_over_other_seeds_are_named(tmp_path: Path) -> None:
+    for method, seeds in {"tent": (0, 1), "bn": (0,)}.items():
+        for seed in seeds:
+            make_run(tmp_path / "runs", method, (4, 2, 3), seed=seed)
+    assert "other noise in its images: 0 in bn; 0, 1 in tent." in report(tmp_path / "runs")
+    make_run(tmp_path / "runs", "bn", (4, 2, 3), seed=1)
+    assert "the same seeds" not in report(tmp_path / "runs")
+
+
 def test_every_figure_is_there_and_named(page: Read) -> None:
     assert page.figures == [
         *("Mean error", "Speed and memory", "Error by domain", "Error so far"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ctta.bench.compare import unlike_seeds
 from ctta.bench.plots import require_matplotlib
 from ctta.bench.report.embed import Drawing, embed
 from ctta.bench.report.figures import MOST_ROWS, pictures
@@ -98,6 +99,7 @@ def _section(number: int, group: Group, heading: str) -> dict[str, Any]:
         "best_mean": _lowest([line.row.mean for line in group.lines], 2),
         "memory": any(line.peak_memory is not None for line in group.lines),
         "spread": any(line.row.spread is not None for line in group.lines),
+        "unlike_seeds": unlike_seeds([line.row for line in group.lines]),
         "with_source": any(not run.record["source_free"] for run in group.runs),
         "curves": MOST_ROWS if len(group.lines) > MOST_ROWS else None,
         "unlogged": sorted({line.row.label for line in group.lines if any(run.log is None for run in line.runs)}),
