@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 
 import ctta
 from ctta import errors
+from ctta.testing.compare import difference
 from ctta.version import __version__
 from reference import flip, net, projector, stream, vector
 from saver import save_for_ever
@@ -219,3 +220,112 @@ def test_a_process_killed_while_saving_leaves_a_complete_state(tmp_path: Path) -
             answers.append(truth(x[truth.steps % len(x)]))
         assert torch.equal(loaded(x[step % len(x)]), answers[step])
     assert len(reached) > 3, f"the processes died at steps {reached}: too few moments were tried"
+
+
+def test_a_file_of_the_first_format_is_still_read() -> None:
+    expected = ctta.RoTTA(net(), memory_size=4, update_every=16, seed=3)
+    for batch in stream()[:3]:
+        expected(batch)
+    loaded = ctta.Adapter.load(Path(__file__).parent / "data" / "format1_rotta.ctta", net())
+    assert isinstance(loaded, ctta.RoTTA) and loaded.steps == 3
+    for batch in stream()[3:]:
+        torch.testing.assert_close(loaded(batch), expected(batch), rtol=0, atol=1e-9)
+
+
+def test_a_flipped_bit_anywhere_in_the_tensors_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.ctta"
+    ctta.Tent(net()).save(path)
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(errors.NotACheckpoint, match="does not match its digest"):
+        ctta.Adapter.load(path, net())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"generator": torch.zeros(3, dtype=torch.uint8)},
+        {"steps": None, "optimizer": {"state": 3}},
+        {"optimizer": {"state": {0: {"step": "x"}, 99: {}}}},
+        {"initial": 5},
+        {"transient": {"nothing": torch.zeros(1)}},
+    ],
+    ids=["generator", "optimizer", "moments", "initial", "transient"],
+)
+def test_a_damaged_state_changes_nothing_counters_included(damage: dict[str, object]) -> None:
+    adapter, donor = ctta.DMSE(net()), ctta.DMSE(net())
+    adapter(stream()[0])
+    for batch in stream()[:3]:
+        donor(batch)
+    before, state = adapter.state_dict(), donor.state_dict()
+    state["_extra_state"] |= damage
+    with pytest.raises(errors.CheckpointError, match="does not fit DMSE, or is damaged"):
+        adapter.load_state_dict(state)
+    assert difference(before, adapter.state_dict()) is None
+
+
+class _Odd(torch.nn.Module):
+    """bf16 convolutions between float32 norms, a shared layer, buffers that are not saved, and extra state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1, bias=False).bfloat16()
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.block = torch.nn.Conv2d(8, 8, 1)
+        self.again = self.block
+        self.head = torch.nn.Linear(8, 10)
+        self.register_buffer("mask", torch.ones(8, 1, 1), persistent=False)
+        self.register_buffer("written", torch.zeros(()), persistent=False)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+        self.scale = 2.0
+        for parameter in self.parameters():
+            parameter.data = torch.randn(parameter.shape, generator=generator).to(parameter.dtype) / 3
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.written = 0.5 * self.written + x.mean().detach()
+        x = self.norm(self.conv(x.bfloat16()).float()) * self.mask
+        x = self.again(self.block(x).relu()).relu().mean((2, 3)) * self.scale + self.written
+        return self.head(x)
+
+    def get_extra_state(self) -> dict[str, object]:
+        return {"scale": self.scale, "table": torch.arange(3), "raw": b"\x00\x01"}
+
+    def set_extra_state(self, state: dict[str, object]) -> None:
+        assert isinstance(state["scale"], float) and state["raw"] == b"\x00\x01"
+        self.scale = state["scale"]
+
+
+def test_mixed_precision_shared_layers_unsaved_buffers_and_extra_state_come_back(tmp_path: Path) -> None:
+    x = torch.rand(6, 8, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    adapter = ctta.RMT(_Odd(), lr=0.01)
+    for batch in x[:3]:
+        adapter(batch)
+    adapter.save(tmp_path / "a.ctta")
+    loaded = ctta.Adapter.load(tmp_path / "a.ctta", _Odd())
+    assert difference(adapter.state_dict(), loaded.state_dict()) is None
+    assert loaded.student.model.conv.weight.dtype == torch.bfloat16
+    for batch in x[3:]:
+        assert torch.equal(loaded(batch), adapter(batch))
+
+
+def test_predict_leaves_no_trace_in_buffers_that_the_forward_pass_writes() -> None:
+    adapter = ctta.RMT(_Odd())
+    x = torch.rand(8, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    adapter(x)
+    before = adapter.state_dict()
+    assert torch.equal(adapter.predict(x), adapter.predict(x))
+    assert difference(before, adapter.state_dict()) is None
+
+
+def test_extra_state_that_no_file_can_carry_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    class Opaque(_Odd):
+        def get_extra_state(self) -> dict[str, object]:
+            return {"function": flip}
+
+    adapter = ctta.RMT(Opaque())
+    with pytest.raises(errors.CheckpointError, match=r"holds a function, which could not be loaded again"):
+        adapter.save(tmp_path / "a.ctta")
+    assert list(tmp_path.iterdir()) == []

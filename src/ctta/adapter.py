@@ -10,8 +10,7 @@ import inspect
 import logging
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -181,27 +180,16 @@ class Adapter(Stateful):
         with self._owner, torch.enable_grad():
             x, broken = self._admit(x)
             if broken is not None:
-                with self._untraced():
-                    return Step(self._answer_around(x, broken), log={"invalid": float(broken.sum())})
-            if self._window is None:
-                return self._learn(x)
-            held, all_new = self._window.push(x)
-            if not all_new:
-                return Step(self._answer_newest(held, len(x)))
-            step = self._learn(held)
-            return Step(step.logits[-len(x) :], step.loss, step.log)
+                logits = self._without_trace(lambda: self._answer_around(x, broken))
+                return Step(logits, log={"invalid": float(broken.sum())})
+            return self._all_or_nothing(lambda: self._step(x))
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         """Answer for a batch and leave no trace."""
         with self._owner:
             x, broken = self._admit(x)
-            with self._untraced():
-                if broken is not None:
-                    return self._answer_around(x, broken)
-                if self._window is None:
-                    return self._answer(x)
-                return self._answer_newest(self._window.seen_with(x), len(x))
+            return self._without_trace(lambda: self._predict(x, broken))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole state to one safetensors file, atomically."""
@@ -264,6 +252,22 @@ class Adapter(Stateful):
         x = x.detach().to(like.device, like.dtype, memory_format=self._layout)
         return (x.clone() if x.is_inference() else x), broken
 
+    def _step(self, x: Tensor) -> Step:
+        if self._window is None:
+            return self._learn(x)
+        held, all_new = self._window.push(x)
+        if not all_new:
+            return Step(self._answer_newest(held, len(x)))
+        step = self._learn(held)
+        return Step(step.logits[-len(x) :], step.loss, step.log)
+
+    def _predict(self, x: Tensor, broken: Tensor | None) -> Tensor:
+        if broken is not None:
+            return self._answer_around(x, broken)
+        if self._window is None:
+            return self._answer(x)
+        return self._answer_newest(self._window.seen_with(x), len(x))
+
     def _learn(self, x: Tensor) -> Step:
         self._refuse_too_small(x)
         if self.reset_every is not None and self.steps and self.steps % self.reset_every == 0:
@@ -295,14 +299,6 @@ class Adapter(Stateful):
         if not broken.all():
             logits[~broken] = answers
         return logits
-
-    @contextmanager
-    def _untraced(self) -> Iterator[None]:
-        before = self.generator.get_state()
-        try:
-            yield
-        finally:
-            self.generator.set_state(before)
 
     @torch.no_grad()
     def _answer_newest(self, held: Tensor, newest: int) -> Tensor:

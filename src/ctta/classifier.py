@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm
 
 from ctta.errors import HeadNotFound, ImageShape, ModelError, ParameterError, SharedHead
+from ctta.tensor_digest import add_value
 
 Precision = Literal["fp32", "bf16"]
 
@@ -138,12 +139,7 @@ class Classifier(nn.Module):
         for name, tensor in sorted(self.state_dict().items()):
             if isinstance(tensor, nn.UninitializedParameter):
                 raise ModelError(f"{name} of {self._title} is not initialised. Run the model once before wrapping it.")
-            if not isinstance(tensor, Tensor) or tensor.is_quantized:
-                sha.update(f"{name} {tensor!r}\n".encode())
-                continue
-            data = tensor.detach().cpu().contiguous()
-            sha.update(f"{name} {data.dtype} {tuple(data.shape)}\n".encode())
-            sha.update(data.view(-1).view(torch.uint8).numpy().data)
+            add_value(sha, name, tensor)
         return sha.hexdigest()
 
     def _capture(self, module: nn.Module, args: tuple[Any, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,13 @@ from typing_extensions import Self
 from ctta.errors import CheckpointError
 from ctta.options import Optimizer
 from ctta.owner import Owner
+from ctta.savepoint import Savepoint
 from ctta.window import Window
+
+Result = TypeVar("Result")
+
+# What torch and Python raise on values of the wrong type, shape, size or name.
+_MISFITS = (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
 
 
 class LazyBuffers(nn.Module):
@@ -63,11 +69,11 @@ class Stateful(LazyBuffers):
         self._initial: dict[str, Tensor] = {}
         self._initial_optimizer: dict[str, Any] | None = None
         self._optimizer: torch.optim.Optimizer | None = None
-        self._still: set[str] = set()
+        self._still: frozenset[str] = frozenset()
 
     def _start(self, trained: list[nn.Parameter], still: set[str]) -> None:
         """Set what learns, build its optimizer, and remember the initial state of all that is not ``still``."""
-        self.trained, self._still = trained, still
+        self.trained, self._still = trained, frozenset(still)
         self.requires_grad_(False)
         for parameter in trained:
             parameter.requires_grad_(True)
@@ -78,6 +84,33 @@ class Stateful(LazyBuffers):
         """Make the present state, the optimizer's included, the one that restore and reset return to."""
         self._initial = self._snapshot()
         self._initial_optimizer = self._optimizer_state()
+
+    def _all_or_nothing(self, change: Callable[[], Result]) -> Result:
+        """Run a change of the state. Any exception, Ctrl-C included, undoes all of it."""
+        before = Savepoint(
+            self,
+            generator=self.generator,
+            frozen=self._still,
+            optimizer=self._optimizer,
+            window=self._window,
+        )
+        try:
+            return change()
+        except BaseException:
+            before.put_back()
+            raise
+
+    def _without_trace(self, predict: Callable[[], Result]) -> Result:
+        """Run forward passes and put back what they write: the generator, and buffers that some models keep."""
+        before = Savepoint(self, generator=self.generator, parameters=False)
+        try:
+            try:
+                return predict()
+            finally:
+                before.put_back()
+        except BaseException:
+            before.put_back()  # again, in case the first time was interrupted
+            raise
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -113,11 +146,14 @@ class Stateful(LazyBuffers):
     def reset(self) -> None:
         """Return to the state of a newly built adapter, bit for bit."""
         with self._owner:
-            self.restore()
-            self.steps = self.skipped = self.restores = 0
-            self.generator.manual_seed(self.seed)
-            if self._window is not None:
-                self._window.clear()
+            self._all_or_nothing(self._reset)
+
+    def _reset(self) -> None:
+        self.restore()
+        self.steps = self.skipped = self.restores = 0
+        self.generator.manual_seed(self.seed)
+        if self._window is not None:
+            self._window.clear()
 
     def footprint(self) -> int:
         """Bytes of everything the adapter holds between batches, with the optimizer's moments once it has stepped."""
@@ -136,9 +172,16 @@ class Stateful(LazyBuffers):
         if assign:
             raise CheckpointError("assign=True would cut the optimizer off from the weights; leave it out.")
         with self._owner:
-            self._refuse_unfit(state_dict)
-            like = next(self.parameters(), torch.empty(0))
-            return super().load_state_dict({name: _moved(v, like) for name, v in state_dict.items()}, strict)
+            return self._all_or_nothing(lambda: self._load(state_dict, strict))
+
+    def _load(self, state: Mapping[str, Any], strict: bool) -> Any:
+        try:
+            self._refuse_unfit(state)
+            return super().load_state_dict(self._converted(state), strict)
+        except _MISFITS as error:
+            raise CheckpointError(
+                f"The state does not fit {type(self).__name__}, or is damaged ({type(error).__name__}: {error})."
+            ) from error
 
     def _refuse_unfit(self, state: Mapping[str, Any]) -> None:
         extra = state.get("_extra_state")
@@ -152,18 +195,41 @@ class Stateful(LazyBuffers):
         ):
             if found != mine:
                 raise CheckpointError(f"The state belongs to another {what}: {found}, not {mine}.")
-        lazy = {
-            f"{name}.{b}".lstrip(".") for name, m in self.named_modules() if isinstance(m, LazyBuffers) for b in m._lazy
-        }
-        own = {name: value for name, value in self._state().items() if name not in lazy}
+        lazy = self._lazy_names()
+        # As torch names it: without buffers that are not persistent, and with every name of a shared tensor.
+        own = {name: value for name, value in super().state_dict().items() if name not in lazy}
         missing = [name for name in own if name not in state]
-        unexpected = [name for name in state if name not in own and name not in lazy and name != "_extra_state"]
-        shapes = [name for name, v in own.items() if name in state and state[name].shape != v.shape]
+        unexpected = [name for name in state if name not in own and name not in lazy]
+        shapes = [name for name, v in own.items() if name in state and _shape(state[name]) != _shape(v)]
         if missing or unexpected or shapes:
             raise CheckpointError(
                 f"The state does not fit {type(self).__name__}. Missing: {missing[:3] or 'none'}; "
                 f"unexpected: {unexpected[:3] or 'none'}; of another shape: {shapes[:3] or 'none'}."
             )
+
+    def _lazy_names(self) -> set[str]:
+        modules = [(name, m) for name, m in self.named_modules() if isinstance(m, LazyBuffers)]
+        return {f"{name}.{buffer}".lstrip(".") for name, module in modules for buffer in module._lazy}
+
+    def _converted(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Every tensor of a state on this adapter's device and in the dtype that it has here.
+
+        The dtypes may be mixed, and a buffer that comes and goes has none here: it is converted as the others of its
+        dtype are.
+        """
+        own = {name: value for name, value in super().state_dict().items() if isinstance(value, Tensor)}
+        like = next(self.parameters(), torch.empty(0))
+        dtypes = {v.dtype: own[name].dtype for name, v in state.items() if name in own and v.is_floating_point()}
+
+        def convert(value: Any, name: str | None = None) -> Any:
+            if isinstance(value, Mapping):
+                return {key: convert(item, key if key in own else None) for key, item in value.items()}
+            # The generator's state is bytes that stay on the CPU, and step counters are scalars that stay as they are.
+            if not isinstance(value, Tensor) or value.dtype == torch.uint8 or value.dim() == 0:
+                return value
+            return value.to(like.device, own[name].dtype if name in own else dtypes.get(value.dtype, value.dtype))
+
+        return {name: convert(value, name) for name, value in state.items()}
 
     def get_extra_state(self) -> dict[str, Any]:
         """Counters, generator, window and optimizer."""
@@ -181,6 +247,7 @@ class Stateful(LazyBuffers):
             "initial": {n: v for n, v in self._initial.items() if n in self._buffers or self._initial_optimizer},
             "initial_optimizer": self._initial_optimizer,
             "source_free": self.source_free,
+            "transient": self._transient(),
         }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
@@ -190,8 +257,37 @@ class Stateful(LazyBuffers):
         if self._window is not None and state["window"] is not None:
             self._window.load(state["window"])
         self._load_optimizer(state["optimizer"])
-        self._initial |= state["initial"]
-        self._initial_optimizer, self.source_free = state["initial_optimizer"], state["source_free"]
+        self._initial = self._initial | state["initial"]
+        self._initial_optimizer = state["initial_optimizer"]
+        self.source_free = state["source_free"]
+        buffers = dict(self.named_buffers())
+        for name, value in state.get("transient", {}).items():
+            buffers[name].copy_(value)
+
+    def _transient(self) -> dict[str, Tensor]:
+        """Buffers that torch does not save and that the model's own forward pass has written."""
+        buffers = dict(self.named_buffers())
+        names = {
+            f"{prefix}.{name}".lstrip(".")
+            for prefix, module in self.named_modules()
+            for name in module._non_persistent_buffers_set
+        }
+        unsaved = {name: buffers[name] for name in sorted(names) if name in buffers}
+        return {
+            name: value.clone()
+            for name, value in unsaved.items()
+            if name not in self._initial or not _same_bits(value, self._initial[name])
+        }
+
+    def cast_like(self, state: Mapping[str, Any]) -> None:
+        """Give every parameter and buffer the floating dtype that its namesake has in a state.
+
+        Args:
+            state: Tensors by name, of an adapter that was converted after it was built.
+        """
+        named = [*self.named_parameters(), *self.named_buffers(), *self._initial.items()]
+        dtypes = {id(v): state[n].dtype for n, v in named if v.is_floating_point() and isinstance(state.get(n), Tensor)}
+        self._apply(lambda value: value.to(dtypes.get(id(value), value.dtype)))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -253,13 +349,5 @@ def _same_bits(a: Tensor, b: Tensor) -> bool:
     return torch.equal(a, b) and (not a.is_floating_point() or torch.equal(a.signbit(), b.signbit()))
 
 
-def _moved(value: Any, like: Tensor) -> Any:
-    """Tensors of a nested state on the device, and floats in the dtype, of an adapter."""
-    if isinstance(value, Tensor):
-        # The generator's state is bytes that stay on the CPU, and step counters are scalars that stay as they are.
-        if value.dtype == torch.uint8 or value.dim() == 0:
-            return value
-        return value.to(like.device, like.dtype if value.is_floating_point() else value.dtype)
-    if isinstance(value, Mapping):
-        return {key: _moved(item, like) for key, item in value.items()}
-    return value
+def _shape(value: Any) -> torch.Size | None:
+    return value.shape if isinstance(value, Tensor) else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -54,22 +53,26 @@ def replace_batch_norms(module: nn.Module, alpha: float) -> list[RobustBN]:
     return made
 
 
-@contextmanager
-def updating(*modules: nn.Module) -> Iterator[None]:
-    """Inside, the RobustBN layers of these modules follow their batches; an exception takes that back."""
-    layers = [layer for module in modules for layer in module.modules() if isinstance(layer, RobustBN)]
-    before = [(layer.mean, layer.var) for layer in layers]
-    for layer in layers:
-        layer.updating = True
-    try:
-        yield
-    except BaseException:
-        for layer, (mean, var) in zip(layers, before, strict=True):
-            layer.mean, layer.var = mean, var
-        raise
-    finally:
-        for layer in layers:
+class updating:  # noqa: N801, used as a context manager
+    """Inside, the RobustBN layers of these modules follow their batches; an exception takes that back.
+
+    A class, because a generator interrupted on its way out would run its last lines when it is collected, on a later
+    state.
+    """
+
+    def __init__(self, *modules: nn.Module) -> None:
+        self._layers = [layer for module in modules for layer in module.modules() if isinstance(layer, RobustBN)]
+        self._before = [(layer.mean, layer.var) for layer in self._layers]
+
+    def __enter__(self) -> None:
+        for layer in self._layers:
+            layer.updating = True
+
+    def __exit__(self, kind: object, *exc: object) -> None:
+        for layer, (mean, var) in zip(self._layers, self._before, strict=True):
             layer.updating = False
+            if kind is not None:
+                layer.mean, layer.var = mean, var
 
 
 class Memory(LazyBuffers):

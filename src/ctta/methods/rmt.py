@@ -103,11 +103,14 @@ class RMT(Adapter):
     def warm_up(self, steps: int) -> None:
         """Train on source batches with a growing learning rate; a reset returns to the state after it."""
         with self._owner, torch.enable_grad():
-            for i in range(steps):
-                self.scale_lr((i + 1) / steps)
-                self.attempt(self.warm_up_step)
-            self.scale_lr(1.0)
-            self.remember()
+            self._all_or_nothing(lambda: self._warm_up(steps))
+
+    def _warm_up(self, steps: int) -> None:
+        for i in range(steps):
+            self.scale_lr((i + 1) / steps)
+            self.attempt(self.warm_up_step)
+        self.scale_lr(1.0)
+        self.remember()
 
     def warm_up_step(self) -> None:
         """Self-training on a source batch, without views or contrast."""

@@ -1,0 +1,105 @@
+"""A savepoint: what a step may change, to be put back when the step does not finish."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ctta.window import Window
+
+
+class Savepoint:
+    """Copies of the state of an adapter, or of its buffers alone.
+
+    A Ctrl-C can arrive between any two lines of a step, while the optimizer has moved the student and the teacher has
+    not followed yet. ``put_back`` returns to the state at construction: the values of parameters, buffers and
+    optimizer, the attributes of every module, the generator, and no gradients.
+
+    Args:
+        root: The module whose attributes and buffers are kept.
+        frozen: Names of parameters that never change and are not copied.
+        parameters: Whether parameters and optimizer may change. A prediction only needs the buffers, which the forward
+            pass of some models writes.
+        optimizer: The optimizer in use, if any.
+        generator: The generator in use.
+        window: The window in use, if any.
+    """
+
+    def __init__(
+        self,
+        root: nn.Module,
+        *,
+        generator: torch.Generator,
+        parameters: bool = True,
+        frozen: frozenset[str] = frozenset(),
+        optimizer: torch.optim.Optimizer | None = None,
+        window: Window | None = None,
+    ) -> None:
+        self._window, self._window_state = window, None if window is None else window.state()
+        self._generator, self._generator_state = generator, generator.get_state()
+        self._attributes = [(module, _attributes(module)) for module in root.modules()]
+        self._values = [(buffer, buffer.clone()) for buffer in root.buffers()]
+        self._trained: list[nn.Parameter] = []
+        self._optimizer = optimizer if parameters else None
+        if parameters:
+            self._values += [(p, p.detach().clone()) for name, p in root.named_parameters() if name not in frozen]
+            self._trained = [p for p in root.parameters() if p.requires_grad]
+        if self._optimizer is not None:
+            self._groups = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
+            self._moments = {p: {k: _kept(v) for k, v in s.items()} for p, s in self._optimizer.state.items()}
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        """Return to the state at construction. Calling it twice does no harm."""
+        for module, attributes in self._attributes:
+            _set_attributes(module, attributes)
+        for target, value in self._values:
+            target.copy_(value)
+        for parameter in self._trained:
+            parameter.grad = None
+        if self._optimizer is not None:
+            for group, kept in zip(self._optimizer.param_groups, self._groups, strict=True):
+                group.update(kept)
+            self._optimizer.state.clear()
+            for parameter, state in self._moments.items():
+                self._optimizer.state[parameter] = {key: _returned(value) for key, value in state.items()}
+        self._generator.set_state(self._generator_state)
+        if self._window is not None and self._window_state is not None:
+            self._window.load(self._window_state)
+
+
+# The tables of a module that change when a buffer is assigned or a hook is added; the others are left alone.
+_TABLES = ("_buffers", "_forward_hooks", "_forward_pre_hooks")
+
+
+def _attributes(module: nn.Module) -> dict[str, Any]:
+    kept = dict(vars(module))
+    for table in _TABLES:
+        kept[table] = kept[table].copy()
+    return kept
+
+
+def _set_attributes(module: nn.Module, kept: dict[str, Any]) -> None:
+    now = vars(module)
+    for table in _TABLES:
+        now[table].clear()
+        now[table].update(kept[table])
+    for name in [name for name in now if name not in kept]:
+        del now[name]
+    now.update({name: value for name, value in kept.items() if name not in _TABLES})
+
+
+class _Kept(NamedTuple):
+    tensor: Tensor
+    value: Tensor
+
+
+def _kept(value: Any) -> Any:
+    return _Kept(value, value.clone()) if isinstance(value, Tensor) else copy.deepcopy(value)
+
+
+def _returned(value: Any) -> Any:
+    return value.tensor.copy_(value.value) if isinstance(value, _Kept) else value

@@ -1,0 +1,111 @@
+"""Ctrl-C at a random line of a step: the state is the one before the step or the one after it."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import random
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from ctta.adapter import Adapter
+from ctta.registry import methods
+from ctta.testing.compare import difference
+from ctta.testing.subject import Subject
+
+LONG = 4000
+
+# Settings under which a step does all that it can do: learn from a memory, restore weights, reset the teacher.
+BUSY: dict[str, dict[str, Any]] = {
+    "rotta": {"memory_size": 8, "update_every": 4},
+    "cotta": {"views": 2, "p_th": 2.0},
+    "dmse": {"e_min": 0.6},
+    "sar": {"reset_constant": 0.2, "e_margin": 1.0},
+}
+
+
+def main(count: int, seed: int) -> None:
+    """Interrupt ``count`` steps, spread over all methods, and raise on the first torn state."""
+    chance = random.Random(seed)
+    names = sorted(methods())
+    undone = 0
+    for i in range(count):
+        undone += interrupted_step_is_whole(names[i % len(names)], chance)
+    print(f"{count} interrupted steps of {len(names)} methods: {undone} undone, {count - undone} finished, 0 torn")
+
+
+def interrupted_step_is_whole(name: str, chance: random.Random) -> bool:
+    """Interrupt one step of a method; whether it was undone. Raises AssertionError on a torn state."""
+    subject = Subject(methods()[name])
+    arguments = BUSY.get(name, {}) | chance.choice(
+        [{}, {"window": 16}] if "window" in methods()[name].arguments() else [{}]
+    )
+    adapter = subject.build(**arguments)
+    batches = subject.batches(5)
+    for x in batches[: chance.randrange(3)]:
+        adapter.step(x)
+    x = batches[3]
+    before = adapter.state_dict()
+    finished = copy.deepcopy(adapter)
+    lines = _lines(lambda: finished.step(x))
+    after = finished.state_dict()
+    line = chance.randrange(lines)
+    with contextlib.suppress(KeyboardInterrupt):
+        _interrupt(lambda: adapter.step(x), line)
+    found = adapter.state_dict()
+    undone = difference(before, found) is None
+    torn = None if undone else difference(after, found)
+    assert torn is None, f"{name} {arguments}, interrupted at line {line} of {lines}: {torn}"
+    _goes_on(adapter, subject, arguments, before if undone else after, batches[4])
+    return undone
+
+
+def _goes_on(adapter: Adapter, subject: Subject, arguments: dict[str, Any], state: Any, x: Any) -> None:
+    """The interrupted adapter takes the next step as one that was never interrupted would."""
+    fresh = subject.build(**arguments)
+    fresh.load_state_dict(state)
+    found = difference(fresh.step(x).logits, adapter.step(x).logits, "logits")
+    found = found or difference(fresh.state_dict(), adapter.state_dict())
+    assert found is None, f"after an interrupted step of {type(adapter).__name__}: {found}"
+
+
+def _lines(call: Callable[[], object]) -> int:
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    _traced(call, trace)
+    return count
+
+
+def _interrupt(call: Callable[[], object], line: int) -> None:
+    """Raise KeyboardInterrupt when the call reaches this line, counted in the order in which lines run."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal count
+        if event == "line":
+            count += 1
+            if count > line:
+                raise KeyboardInterrupt
+        return trace
+
+    _traced(call, trace)
+
+
+def _traced(call: Callable[[], object], trace: Callable[[FrameType, str, object], Any]) -> None:
+    earlier = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(earlier)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else LONG, seed=0)
