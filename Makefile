@@ -39,7 +39,7 @@ clean:
 	touch $@
 
 .venv/.installed-models: .venv/.installed
-	$(INSTALL) -e ".[dev,models]"
+	$(INSTALL) -e ".[dev,models,onnx]"
 	touch $@
 
 .venv/.installed-ray: .venv/.installed

@@ -20,6 +20,7 @@ from typing_extensions import Self
 
 from ctta import errors
 from ctta.classifier import Classifier, Precision
+from ctta.freeze import Frozen, Statistics, load_into
 from ctta.functional import diversity
 from ctta.images import broken_images
 from ctta.norms import batch_norms, fastest_layout, source_statistics_where_single
@@ -45,7 +46,7 @@ class Adapter(Stateful):
     """Base of every method: owns a copy of the source classifier and the state that moves.
 
     A method writes ``__init__``, which names the paper's state and ends with ``self.begin(parameters)``, and
-    ``adapt(x)``, the algorithm; ``answer(x)`` where the answer is not the student's own.
+    ``adapt(x)``, the algorithm; ``answers_with`` and ``combine`` where the prediction is not the student's own.
 
     ``window`` keeps the last images so that batches of one work; ``precision`` "bf16" runs the networks under
     autocast; ``invalid`` says what to do with NaN or Inf images ("answer": they get all-zero logits, the batch is
@@ -58,6 +59,8 @@ class Adapter(Stateful):
     trains: ClassVar[str] = "every parameter"
     # Forward passes of a batch through a network in one step, and how many of them are differentiated.
     passes: tuple[int, int]
+    # The networks whose logits make the prediction, in the order in which combine takes them.
+    answers_with: ClassVar[tuple[str, ...]] = ("student",)
     # Where a method's published value of a shared option is not the one of __init__ below.
     defaults: ClassVar[SharedOptions] = {}
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {name: {} for name in BENCHMARKS}
@@ -99,9 +102,14 @@ class Adapter(Stateful):
         """Answer for a batch and learn from it: the algorithm of the paper."""
         raise NotImplementedError
 
+    @staticmethod
+    def combine(*logits: Tensor) -> Tensor:
+        """Turn the logits of the networks in ``answers_with`` into the prediction."""
+        return logits[0]
+
     def answer(self, x: Tensor) -> Tensor:
-        """The logits this method stands for, without learning; the student's unless a method says otherwise."""
-        return self.student(x)
+        """Predict without learning: the combined logits of the networks in ``answers_with``."""
+        return self.combine(*(getattr(self, name)(x) for name in self.answers_with))
 
     # What a method calls.
 
@@ -172,6 +180,7 @@ class Adapter(Stateful):
 
     def step(self, x: Tensor) -> Step:
         """Answer for a batch, then learn from it: the logits are those made before the update on this batch."""
+        self._refuse_tracing()
         if torch.is_inference_mode_enabled():
             raise errors.InferenceMode(
                 f"{type(self).__name__}.step may learn and needs gradients; it was called inside torch.inference_mode. "
@@ -187,9 +196,40 @@ class Adapter(Stateful):
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         """Answer for a batch and leave no trace."""
+        self._refuse_tracing()
         with self._owner:
             x, broken = self._admit(x)
             return self._without_trace(lambda: self._predict(x, broken))
+
+    def freeze(self) -> Frozen:
+        """A plain module that predicts as this adapter does now, for export or deployment without learning.
+
+        It is a copy: later steps of the adapter do not change it. CoTTA's average over random views is not part of it.
+        """
+        with self._owner:
+            return Frozen([getattr(self, name) for name in self.answers_with], self.combine)
+
+    def load_into(
+        self,
+        net: nn.Module,
+        *,
+        network: str | None = None,
+        statistics: Statistics | Tensor | Iterable[Tensor] = "adapter",
+    ) -> None:
+        """Copy the adapted weights into the user's own net, in place.
+
+        Args:
+            net: The net that this adapter was built around, or one of the same architecture.
+            network: "student" or "teacher"; the network that predicts, unless given.
+            statistics: What its batch norms shall normalise by in eval mode: "adapter" (as this adapter does),
+                "source", "batch", or images from which to estimate new running statistics.
+        """
+        name = network or self.answers_with[0]
+        adapted = getattr(self, name, None)
+        if not isinstance(adapted, Classifier):
+            raise errors.ParameterError(f"{type(self).__name__} has no network {name!r}.")
+        with self._owner:
+            load_into(adapted, net, statistics=statistics)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole state to one safetensors file, atomically."""
@@ -233,12 +273,34 @@ class Adapter(Stateful):
         """The fewest images a step can take with this model."""
         return 2 if self.uses_batch_statistics and batch_norms(self.student) else 1
 
+    def __repr__(self) -> str:
+        """One line: the method, the settings that differ from its defaults, and what it adapts."""
+        defaults = self.arguments()
+        given = [f"{k}={_short(v)}" for k, v in self.settings.items() if not _same(v, defaults[k])]
+        parameters = list(self.student.parameters())
+        trained, total = sum(p.numel() for p in parameters if p.requires_grad), sum(p.numel() for p in parameters)
+        device = next((p.device for p in self.student.parameters()), torch.device("cpu"))
+        facts = [
+            f"{type(self.student.model).__name__} with head {self.student.head_name!r}",
+            f"{trained:,} of {total:,} parameters learn" if self.learns else "nothing learns",
+            f"{self.steps} steps",
+            str(device),
+        ]
+        return f"{type(self).__name__}({', '.join(given)}): {', '.join(facts)}"
+
     def train(self, mode: bool = True) -> Self:
         """Record the mode and change nothing: a stream has no training phase."""
         self.training = mode
         return self
 
     # One batch.
+
+    def _refuse_tracing(self) -> None:
+        if torch.jit.is_tracing() or torch.compiler.is_exporting():
+            raise errors.NotTraceable(
+                f"{type(self).__name__} changes with every batch and cannot be traced, scripted or exported. "
+                "Export adapter.freeze(), a plain module that predicts as the adapter does now."
+            )
 
     def _admit(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """The batch as the student takes it, and which images are broken (None: none is)."""
@@ -307,6 +369,15 @@ class Adapter(Stateful):
             return self.answer(held[-newest:])
         with source_statistics_where_single(self):
             return self.answer(held)[-newest:]
+
+
+def _same(value: object, default: object) -> bool:
+    return value is default or (isinstance(value, (bool, int, float, str)) and value == default)
+
+
+def _short(value: object) -> str:
+    plain = isinstance(value, (bool, int, float, str, type(None)))
+    return repr(value) if plain else getattr(value, "__qualname__", type(value).__qualname__)
 
 
 class _NonFiniteStep(Exception):

@@ -43,17 +43,14 @@ class Classifier(nn.Module):
             raise ParameterError("Classifier needs both mean and std, or neither.")
         if std is not None and not all(s > 0 for s in std):
             raise ParameterError(f"Classifier needs a std above 0 in every channel. Got {tuple(std)} instead.")
-        self.model = model
+        # torch.compile's wrapper holds the user's net; an adapter copies, and its steps are not, compiled.
+        self.model: nn.Module = getattr(model, "_orig_mod", model)
         self.precision: Precision = "fp32"
         self.register_buffer("mean", None if mean is None else torch.tensor(mean).view(1, -1, 1, 1))
         self.register_buffer("std", None if std is None else torch.tensor(std).view(1, -1, 1, 1))
-        self.head_name = _find_head(model, head)
+        self.head_name = _find_head(self.model, head)
         # A head the user named is trusted; a head we guessed is checked once against the logits it should make.
         self._trusted = head is not None
-        self._given: list[Tensor] | None = None
-        if self.head_name is not None:
-            # A bound method, so that a deepcopy of this wrapper captures for the copy.
-            self.head.register_forward_pre_hook(self._capture)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (N, C) of images (N, 3, H, W) in [0, 1]."""
@@ -67,7 +64,7 @@ class Classifier(nn.Module):
         bf16 = self.precision == "bf16"
         # Also where it is off: an autocast around the adapter must not change what "fp32" says.
         with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
-            logits = _logits(self.model(x))
+            logits = logits_of(self.model(x))
         # Losses and thresholds on entropy need more than bf16's three digits.
         return logits.float() if bf16 else logits
 
@@ -79,12 +76,13 @@ class Classifier(nn.Module):
     def with_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (N, C) and the features (N, d) the head was given, from one forward pass."""
         dtype = self.weight.dtype
-        self._given = []
+        given: list[Tensor] = []
+        # Only for this pass: a hook that stays would be a trace on the user's own net and travel with its copies.
+        hook = self.head.register_forward_pre_hook(lambda head, args: given.append(args[0]))
         try:
             logits = self(x)
-            given = self._given
         finally:
-            self._given = None
+            hook.remove()
         if len(given) != 1:
             raise SharedHead(
                 f"The head must be used once per forward pass; {self._title} "
@@ -142,10 +140,6 @@ class Classifier(nn.Module):
             add_value(sha, name, tensor)
         return sha.hexdigest()
 
-    def _capture(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if self._given is not None:
-            self._given.append(args[0])
-
     @torch.no_grad()  # a pass with this check and the same pass without it must keep the same tensors
     def _check_head(self, g: Tensor, logits: Tensor) -> None:
         if not logits.isfinite().all():
@@ -188,7 +182,8 @@ def _detached(value: Any) -> Tensor:
     return value.detach()
 
 
-def _logits(output: Any) -> Tensor:
+def logits_of(output: Any) -> Tensor:
+    """The logits in what a model returns: a tensor, or an object or dict with ``logits``."""
     if isinstance(output, Tensor):
         return output
     logits = getattr(output, "logits", None)

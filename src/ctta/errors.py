@@ -17,6 +17,7 @@ CttaError
 │   └── UnknownStream
 ├── ConcurrentUse               two threads in one adapter
 ├── InferenceMode               learning is impossible inside torch.inference_mode
+├── NotTraceable                an adapter inside torch.jit.trace or torch.export
 ├── CheckpointError
 │   ├── NotACheckpoint          a truncated or foreign file
 │   ├── MethodMismatch          another method's checkpoint
@@ -121,6 +122,10 @@ class ConcurrentUse(CttaError):
 
 class InferenceMode(CttaError):
     """Learning was asked for inside torch.inference_mode."""
+
+
+class NotTraceable(CttaError):
+    """An adapter cannot be traced, scripted or exported; what ``freeze()`` returns can."""
 
 
 class CheckpointError(CttaError):

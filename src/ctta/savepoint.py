@@ -41,7 +41,7 @@ class Savepoint:
         self._window, self._window_state = window, None if window is None else window.state()
         self._generator, self._generator_state = generator, generator.get_state()
         self._attributes = [(module, _attributes(module)) for module in root.modules()]
-        self._values = [(buffer, buffer.clone()) for buffer in root.buffers()]
+        self._values: list[tuple[Tensor, Tensor]] = [(buffer, buffer.clone()) for buffer in root.buffers()]
         self._trained: list[nn.Parameter] = []
         self._optimizer = optimizer if parameters else None
         if parameters:
@@ -58,8 +58,8 @@ class Savepoint:
             _set_attributes(module, attributes)
         for target, value in self._values:
             target.copy_(value)
-        for parameter in self._trained:
-            parameter.grad = None
+        for trained in self._trained:
+            trained.grad = None
         if self._optimizer is not None:
             for group, kept in zip(self._optimizer.param_groups, self._groups, strict=True):
                 group.update(kept)

@@ -32,6 +32,7 @@ class CoTTA(Adapter):
     trains = "parameters named weight or bias"
     # With augmentation: student, anchor and `views` teacher passes; without: student, anchor and teacher.
     passes = (34, 1)
+    answers_with = ("teacher",)
     recipes = per_dataset(
         sgd_lr=0.01,
         p_th={"cifar10-c": 0.92, "cifar100-c": 0.72, "imagenet-c": 0.1, "domainnet-126": 0.1},

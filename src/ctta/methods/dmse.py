@@ -37,6 +37,7 @@ class DMSE(Adapter):
     """
 
     passes = (3, 2)
+    answers_with = ("student", "teacher")
     recipes = per_dataset(sgd_lr=0.01, projection=MLP_BUT_DOMAINNET)
 
     p_0: Tensor
@@ -107,11 +108,13 @@ class DMSE(Adapter):
         log = {"entropy": e, "alpha": alpha, "teacher_reset": float(reset), "prototypes_moved": moved}
         log |= {"confident_share": confident.float().mean().item()}
         log |= {"loss_st": loss_st.item(), "loss_cl": loss_cl.item()}
-        return Step(0.5 * (logits.detach() + target), loss.item(), log)  # Paper silent: the mean of logits
+        return Step(self.combine(logits.detach(), target), loss.item(), log)
 
-    def answer(self, x: Tensor) -> Tensor:
-        """The mean of student and teacher."""
-        return 0.5 * (self.student(x) + self.teacher(x))
+    @staticmethod
+    def combine(*logits: Tensor) -> Tensor:
+        """The mean of student and teacher. Paper silent: the mean of logits."""
+        student, teacher = logits
+        return 0.5 * (student + teacher)
 
     def consistency(self, logits: Tensor, target: Tensor) -> Tensor:
         """Eq. 4, or its cross-entropy ablation, per sample."""

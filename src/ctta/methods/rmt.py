@@ -39,6 +39,7 @@ class RMT(Adapter):
 
     trains = "parameters named weight or bias"
     passes = (3, 2)
+    answers_with = ("student", "teacher")
     recipes = per_dataset(sgd_lr=0.01, projection=MLP_BUT_DOMAINNET)
 
     p_0: Tensor
@@ -89,12 +90,15 @@ class RMT(Adapter):
             loss = loss + self.lambda_src * F.cross_entropy(self.student(x_src), y_src)
         self.descend(loss)
         ema_(self.teacher, self.student, self.alpha)
-        # The sum of the two sets of logits, as published; its argmax is that of the mean.
-        return Step(logits.detach() + target, loss.item(), {"loss_st": loss_st.item(), "loss_cl": loss_cl.item()})
+        return Step(
+            self.combine(logits.detach(), target), loss.item(), {"loss_st": loss_st.item(), "loss_cl": loss_cl.item()}
+        )
 
-    def answer(self, x: Tensor) -> Tensor:
-        """The sum of student and teacher."""
-        return self.student(x) + self.teacher(x)
+    @staticmethod
+    def combine(*logits: Tensor) -> Tensor:
+        """The sum of student and teacher, as published; its argmax is that of the mean."""
+        student, teacher = logits
+        return student + teacher
 
     def consistency(self, logits: Tensor, target: Tensor) -> Tensor:
         """Symmetric cross-entropy, one half per direction (Eq. 2), batch mean."""

@@ -74,11 +74,12 @@ class ROID(Adapter):
         self.descend(loss)
         self.p_bar = self.momentum_probs * p_bar + (1 - self.momentum_probs) * p.mean(0)
         self.return_to_source()
-        return Step(correct_prior(logits.detach()), loss.item(), {"kept": float(keep.sum())})
+        return Step(self.combine(logits.detach()), loss.item(), {"kept": float(keep.sum())})
 
-    def answer(self, x: Tensor) -> Tensor:
-        """The student's answer with the batch's prior smoothed."""
-        return correct_prior(self.student(x))
+    @staticmethod
+    def combine(*logits: Tensor) -> Tensor:
+        """The student's logits with the batch's prior smoothed."""
+        return correct_prior(logits[0])
 
     @torch.no_grad()
     def return_to_source(self) -> None:
@@ -96,7 +97,7 @@ def correct_prior(logits: Tensor) -> Tensor:
     """Logits times the smoothed mean prediction of the batch."""
     n, classes = logits.shape
     prior = logits.softmax(1).mean(0)
-    smooth = max(1 / n, 1 / classes) / prior.max()
+    smooth = torch.sym_max(1 / n, 1 / classes) / prior.max()  # n is symbolic in an export
     return logits * (prior + smooth) / (1 + smooth * classes)
 
 

@@ -29,6 +29,7 @@ class RoTTA(Adapter):
     uses_batch_statistics = False
     # At a batch of `update_every` images: the teacher answers, then teacher and student see the memory.
     passes = (3, 1)
+    answers_with = ("teacher",)
     recipes = per_dataset(optimizer="adam", lr=1e-3)
 
     def __init__(
@@ -68,10 +69,6 @@ class RoTTA(Adapter):
             if int(self.memory.offers) % self.update_every == 0:
                 losses.append(self.learn_from_memory())
         return Step(logits, losses[-1] if losses else None, {"updates": float(len(losses))})
-
-    def answer(self, x: Tensor) -> Tensor:
-        """The teacher's answer, with the stored statistics."""
-        return self.teacher(x)
 
     def learn_from_memory(self) -> float:
         """Eqs. 9 and 10: the student on a view follows the teacher, timely samples first."""

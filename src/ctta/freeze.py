@@ -1,0 +1,141 @@
+"""Out of an adapter: a fixed network that predicts as the adapter would, or its weights in the user's own net."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ctta.classifier import Classifier, Precision, logits_of
+from ctta.errors import ModelError, ParameterError
+from ctta.norms import batch_norms, use_batch_statistics
+
+Statistics = Literal["adapter", "source", "batch"]
+
+
+class Frozen(nn.Module):
+    """Maps images in [0, 1] to the logits that an adapter would predict, and never changes.
+
+    It is a plain module: it can be saved, exported with ``torch.export`` and to ONNX, and moved to any device. Batch
+    norms that the adapter normalises by the batch still do, so the images of a batch should come from one domain.
+
+    Args:
+        networks: The networks whose logits are combined.
+        combine: Turns their logits into the prediction.
+    """
+
+    def __init__(self, networks: Sequence[Classifier], combine: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(_Network(network) for network in networks)
+        self.combine = combine
+        self.requires_grad_(False).eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, C) of images (N, 3, H, W) in [0, 1]."""
+        return self.combine(*(network(x) for network in self.networks))
+
+
+class _Network(nn.Module):
+    """A copy of a Classifier without what only adaptation needs, such as features and checks."""
+
+    mean: Tensor | None
+    std: Tensor | None
+
+    def __init__(self, source: Classifier) -> None:
+        super().__init__()
+        self.model = copy.deepcopy(source).model
+        self.precision: Precision = source.precision
+        self.register_buffer("mean", None if source.mean is None else source.mean.clone())
+        self.register_buffer("std", None if source.std is None else source.std.clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.mean is not None and self.std is not None:
+            x = (x - self.mean) / self.std
+        if self.precision == "fp32":
+            return logits_of(self.model(x))
+        with torch.autocast(x.device.type, torch.bfloat16):
+            return logits_of(self.model(x)).float()
+
+
+def load_into(
+    network: Classifier,
+    net: nn.Module,
+    *,
+    statistics: Statistics | Tensor | Iterable[Tensor] = "adapter",
+) -> None:
+    """Copy an adapted network into the net that it was made from, in place.
+
+    Args:
+        network: The network of an adapter, such as ``adapter.student``.
+        net: The user's own net, of the same architecture.
+        statistics: What its batch norms shall normalise by in eval mode: "adapter" (as the adapter does), "source"
+            (the statistics it was trained with), "batch" (those of the batch at hand), or images in [0, 1], as one
+            batch or several, from which new running statistics are estimated.
+
+    Raises:
+        ModelError: The net has other parameters than the adapted network. Nothing is changed.
+        ParameterError: ``statistics`` is none of the above.
+    """
+    if isinstance(statistics, str) and statistics not in ("adapter", "source", "batch"):
+        raise ParameterError(
+            f"The 'statistics' parameter must be 'adapter', 'source', 'batch' or images. Got {statistics!r} instead."
+        )
+    adapted = network.model
+    target = net.model if isinstance(net, Classifier) else getattr(net, "_orig_mod", net)
+    values, places = dict(adapted.named_parameters()), dict(target.named_parameters())
+    if {n: v.shape for n, v in values.items()} != {n: p.shape for n, p in places.items()}:
+        odd = sorted(values.keys() ^ places.keys()) or [n for n in values if values[n].shape != places[n].shape]
+        raise ModelError(
+            f"The adapted {type(adapted).__name__} must go into a net of the same architecture; "
+            f"{type(target).__name__} differs in {', '.join(odd[:3])}."
+        )
+    by_batch = any(hasattr(layer, "source_mean") for layer in batch_norms(adapted))
+    with torch.no_grad():
+        for name, place in places.items():
+            place.copy_(values[name])
+        _copy_buffers(adapted, target, moving=statistics == "adapter")
+    if statistics == "batch" or (statistics == "adapter" and by_batch):
+        use_batch_statistics(target)
+    elif not isinstance(statistics, str):
+        batches = [statistics] if isinstance(statistics, Tensor) else list(statistics)
+        _estimate(target, batches, network)
+
+
+def _copy_buffers(adapted: nn.Module, target: nn.Module, *, moving: bool) -> None:
+    """Copy the buffers of all layers; batch norms get the source statistics, or the moving averages kept instead."""
+    layers = dict(adapted.named_modules())
+    for name, place in target.named_modules():
+        layer = layers[name]
+        for key, buffer in place._buffers.items():
+            value = getattr(layer, key, None)
+            if key in ("running_mean", "running_var"):
+                kind = key.removeprefix("running_")
+                value = getattr(layer, f"source_{kind}", value)
+                value = getattr(layer, kind, value) if moving else value
+            if buffer is not None and isinstance(value, Tensor) and value.shape == buffer.shape:
+                buffer.copy_(value)
+
+
+@torch.no_grad()
+def _estimate(target: nn.Module, batches: Sequence[Tensor], like: Classifier) -> None:
+    """Set the running statistics of every batch norm to the mean over these batches."""
+    if not batches:
+        raise ParameterError("New running statistics need at least one batch of images; got none.")
+    layers = [layer for layer in batch_norms(target) if layer.running_mean is not None]
+    before = [(layer.momentum, layer.training) for layer in layers]
+    view = Classifier(target)
+    view.mean, view.std = like.mean, like.std
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # the cumulative mean
+        layer.train()
+    try:
+        for x in batches:
+            view(x.to(next(target.parameters(), x)))
+    finally:
+        for layer, (momentum, training) in zip(layers, before, strict=True):
+            layer.momentum = momentum
+            layer.train(training)

@@ -1,0 +1,163 @@
+"""Out of an adapter: freezing, exporting, and loading the adapted weights into the user's own net."""
+
+from __future__ import annotations
+
+import copy
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ctta
+from ctta import errors
+from ctta.norms import batch_norms
+from ctta.registry import methods
+from ctta.testing.compare import difference
+from ctta.testing.models import bn_cnn
+from ctta.testing.task import drifting_images, trained
+
+SETTINGS = {"rotta": {"update_every": 8, "memory_size": 8}}
+# The mean over random views is no fixed function: frozen, CoTTA predicts with its teacher on the images themselves.
+FIXED = sorted(set(methods()) - {"cotta"})
+
+
+def batches(count: int) -> tuple[Tensor, ...]:
+    return torch.split(drifting_images(8 * count), 8)
+
+
+def adapted(name: str) -> ctta.Adapter:
+    adapter = methods()[name](ctta.Classifier(trained(), mean=(0.4,) * 3, std=(0.5,) * 3), **SETTINGS.get(name, {}))
+    for x in batches(3):
+        adapter(x)
+    return adapter
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_a_frozen_adapter_predicts_as_the_adapter_did_and_never_changes(name: str) -> None:
+    adapter, x = adapted(name), batches(4)[3]
+    expected = adapter.predict(x)
+    frozen = adapter.freeze()
+    assert torch.equal(frozen(x), expected)
+    adapter(x)
+    assert torch.equal(frozen(x), expected)
+    assert not any(p.requires_grad for p in frozen.parameters())
+
+
+def test_frozen_cotta_predicts_with_its_teacher_on_the_images_themselves() -> None:
+    adapter, x = adapted("cotta"), batches(1)[0]
+    assert isinstance(adapter, ctta.CoTTA)
+    assert torch.equal(adapter.freeze()(x), adapter.teacher(x))
+
+
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_a_frozen_adapter_exports_with_any_batch_size(name: str) -> None:
+    frozen = adapted(name).freeze()
+    count = torch.export.Dim("count", min=2, max=512)
+    exported = torch.export.export(frozen, (batches(1)[0],), dynamic_shapes={"x": {0: count}}).module()
+    for size in (2, 8, 24):
+        x = drifting_images(size)
+        torch.testing.assert_close(exported(x), frozen(x), rtol=0, atol=1e-5)
+
+
+def test_a_frozen_adapter_is_saved_and_loaded_as_any_module() -> None:
+    adapter, x = adapted("dmse"), batches(1)[0]
+    frozen = adapter.freeze()
+    file = io.BytesIO()
+    torch.save(frozen.state_dict(), file)
+    file.seek(0)
+    fresh = ctta.DMSE(ctta.Classifier(bn_cnn(), mean=(0.0,) * 3, std=(1.0,) * 3)).freeze()
+    fresh.load_state_dict(torch.load(file, weights_only=True))
+    assert torch.equal(fresh(x), frozen(x))
+
+
+@pytest.mark.models
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # torch's own
+@pytest.mark.parametrize("name", ["source", "tent", "dmse", "rotta", "roid"])
+def test_onnxruntime_predicts_as_the_frozen_adapter(name: str, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
+    pytest.importorskip("onnxscript", reason="needs the extra onnx")
+    frozen, x = adapted(name).freeze(), batches(1)[0]
+    path = tmp_path / "frozen.onnx"
+    torch.onnx.export(frozen, (x,), path, dynamo=True, verbose=False, input_names=["images"], output_names=["logits"])
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (logits,) = session.run(["logits"], {"images": x.numpy()})
+    np.testing.assert_allclose(logits, frozen(x).numpy(), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["source", "tent", "dmse", "rotta"])
+def test_adapted_weights_go_back_into_the_users_own_net_with_their_statistics(name: str) -> None:
+    adapter, net, x = adapted(name), trained(), batches(1)[0]
+    adapter.load_into(net)
+    network = getattr(adapter, adapter.answers_with[0])
+    torch.testing.assert_close(net.eval()((x - 0.4) / 0.5), network(x), rtol=0, atol=1e-5)
+
+
+def test_adapted_weights_go_back_with_the_source_statistics() -> None:
+    adapter, net = adapted("tent"), trained()
+    adapter.load_into(net, statistics="source")
+    for layer, source in zip(batch_norms(net), batch_norms(trained()), strict=True):
+        assert torch.equal(layer.running_mean, source.running_mean) and torch.equal(
+            layer.running_var, source.running_var
+        )
+        assert layer.track_running_stats
+    assert not torch.equal(batch_norms(net)[0].weight, batch_norms(trained())[0].weight)
+
+
+def test_adapted_weights_go_back_with_statistics_estimated_from_images() -> None:
+    adapter, net = adapted("tent"), trained()
+    images = batches(4)
+    adapter.load_into(net, statistics=images)
+    first = batch_norms(net)[0]
+    inputs: list[Tensor] = []
+    first.register_forward_pre_hook(lambda layer, args: inputs.append(args[0]))
+    for x in images:
+        net.eval()((x - 0.4) / 0.5)
+    means = torch.stack([x.mean((0, 2, 3)) for x in inputs])
+    torch.testing.assert_close(first.running_mean, means.mean(0), rtol=0, atol=1e-5)
+    assert not first.training and first.momentum == 0.1
+
+
+def test_a_net_of_another_architecture_is_refused_and_left_alone() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(768, 10))
+    before = copy.deepcopy(net.state_dict())
+    with pytest.raises(errors.ModelError, match="of the same architecture"):
+        adapted("tent").load_into(net)
+    assert difference(before, net.state_dict()) is None
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tracing_and_exporting_an_adapter_is_refused_by_name() -> None:
+    adapter, x = adapted("tent"), batches(1)[0]
+    with pytest.raises(errors.NotTraceable, match=r"freeze\(\)"):
+        torch.jit.trace(adapter, x)
+    with pytest.raises(errors.NotTraceable, match=r"freeze\(\)"):
+        torch.export.export(adapter, (x,))
+
+
+def test_wrapping_leaves_no_hook_on_the_users_net() -> None:
+    net = bn_cnn()
+    for _ in range(5):
+        classifier = ctta.Classifier(net)
+        classifier.with_features(torch.rand(2, 3, 16, 16))
+        ctta.DMSE(classifier)(torch.rand(4, 3, 16, 16))
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in net.modules())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+def test_a_compiled_net_is_wrapped_as_the_net_it_holds() -> None:
+    net = trained()
+    compiled = ctta.Classifier(torch.compile(net))
+    assert compiled.digest() == ctta.Classifier(net).digest()
+    x = batches(1)[0]
+    assert torch.equal(ctta.DMSE(ctta.Classifier(net))(x), ctta.DMSE(compiled)(x))
+
+
+def test_an_adapter_prints_as_one_line() -> None:
+    adapter = ctta.Tent(bn_cnn(), lr=0.01)
+    adapter(torch.rand(4, 3, 16, 16))
+    text = repr(adapter)
+    assert text.startswith("Tent(lr=0.01): ") and "\n" not in text
+    assert "1 steps" in text and "cpu" in text and "parameters learn" in text
