@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import ctta
 from ctta import errors
 from ctta.norms import batch_norms
+from ctta.testing.compare import difference
 from reference import net, stream
 
 
@@ -385,3 +386,60 @@ def test_a_warm_up_on_a_broken_batch_is_counted_and_ends_at_the_full_learning_ra
     adapter.warm_up(2)
     assert adapter.skipped == 2 and adapter._optimizer is not None
     assert adapter._optimizer.param_groups[0]["lr"] == 1e-3
+
+
+def test_an_answer_holds_the_adapter_until_it_is_learnt_from_or_forgotten() -> None:
+    adapter = ctta.DMSE(net())
+    answer = adapter.ask(x())
+    for call in (lambda: adapter(x()), lambda: adapter.predict(x()), adapter.reset, lambda: adapter.ask(x())):
+        with pytest.raises(errors.ConcurrentUse):
+            call()
+    answer.learn()
+    adapter.ask(x()).forget()
+    assert adapter.steps == 1
+    adapter(x())
+
+
+def test_an_answer_is_used_once() -> None:
+    answer = ctta.Tent(net()).ask(x())
+    answer.learn()
+    for call in (answer.learn, answer.forget):
+        with pytest.raises(errors.AnswerFinished):
+            call()
+
+
+def test_an_answer_that_is_dropped_is_forgotten() -> None:
+    adapter = ctta.Tent(net())
+    before = adapter.state_dict()
+    answer = adapter.ask(x())
+    del answer
+    assert difference(before, adapter.state_dict()) is None
+
+
+def test_changing_the_logits_of_an_answer_does_not_change_what_is_learnt() -> None:
+    one, two = ctta.Tent(net()), ctta.Tent(net())
+    answer = one.ask(x())
+    answer.logits.zero_()
+    answer.learn()
+    two(x())
+    assert difference(one.state_dict(), two.state_dict()) is None
+
+
+@pytest.mark.parametrize("arguments", [{"recompute": True}, {"window": 32}, {"reset_every": 2}, {"invalid": "answer"}])
+def test_ask_and_learn_is_step_with_every_shared_option(arguments: dict[str, object]) -> None:
+    one, two = ctta.DMSE(net(), **arguments), ctta.DMSE(net(), **arguments)
+    for i in range(4):
+        batch = x(i)
+        if arguments.get("invalid") and i == 2:
+            batch[0] = float("nan")
+        expected, answer = one.step(batch), two.ask(batch)
+        assert torch.equal(expected.logits, answer.logits)
+        assert difference(vars(expected), vars(answer.learn())) is None
+    assert difference(one.state_dict(), two.state_dict()) is None
+
+
+def test_a_refused_batch_leaves_the_adapter_free() -> None:
+    adapter = ctta.Tent(net())
+    with pytest.raises(errors.ImageRange):
+        adapter.ask(2 * x() + 1)
+    adapter(x())

@@ -10,7 +10,7 @@ import inspect
 import logging
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from ctta import errors
+from ctta.answer import Answer, finish
 from ctta.classifier import Classifier, Precision
 from ctta.freeze import Frozen, Statistics, load_into
 from ctta.functional import diversity
@@ -42,6 +43,10 @@ class Step:
     log: dict[str, float] = field(default_factory=dict)
 
 
+# The steps of a method: predict, hand out the logits, learn, return the Step.
+Learning = Generator[Tensor, None, Step]
+
+
 class Adapter(Stateful):
     """Base of every method: owns a copy of the source classifier and the state that moves.
 
@@ -57,6 +62,8 @@ class Adapter(Stateful):
     learns: ClassVar[bool] = True
     uses_batch_statistics: ClassVar[bool] = True
     trains: ClassVar[str] = "every parameter"
+    # Whether the prediction for a batch is made before anything is taken from it.
+    predicts_first: ClassVar[bool] = True
     # Forward passes of a batch through a network in one step, and how many of them are differentiated.
     passes: tuple[int, int]
     # The networks whose logits make the prediction, in the order in which combine takes them.
@@ -98,8 +105,12 @@ class Adapter(Stateful):
 
     # What a method writes.
 
-    def adapt(self, x: Tensor) -> Step:
-        """Answer for a batch and learn from it: the algorithm of the paper."""
+    def adapt(self, x: Tensor) -> Step | Learning:
+        """Predict for a batch and learn from it: the algorithm of the paper.
+
+        A generator that yields the logits as soon as they are known and returns the Step at the end. A method that
+        returns a Step at once works too; its callers then wait for the learning before they get their prediction.
+        """
         raise NotImplementedError
 
     @staticmethod
@@ -151,12 +162,10 @@ class Adapter(Stateful):
         try:
             return step()
         except _NonFiniteStep:
-            self.skipped += 1
-            logger.warning("step %d of %s was not finite and was not learnt", self.steps, type(self).__name__)
+            self._count_skipped()
             return None
         finally:
-            if self._optimizer is not None:
-                self._optimizer.zero_grad(set_to_none=True)
+            self._drop_gradients()
 
     def descend(self, loss: Tensor) -> None:
         """One optimizer step; a loss or gradient that is not finite ends the whole step without a trace."""
@@ -179,19 +188,35 @@ class Adapter(Stateful):
         return self.step(x).logits
 
     def step(self, x: Tensor) -> Step:
-        """Answer for a batch, then learn from it: the logits are those made before the update on this batch."""
-        self._refuse_tracing()
-        if torch.is_inference_mode_enabled():
-            raise errors.InferenceMode(
-                f"{type(self).__name__}.step may learn and needs gradients; it was called inside torch.inference_mode. "
-                "Use torch.no_grad, or predict() to answer without learning."
-            )
+        """Predict for a batch, then learn from it: the logits are those made before the update on this batch.
+
+        An exception at any moment, Ctrl-C included, leaves the state as it was before the step.
+        """
+        self._refuse_impossible()
         with self._owner, torch.enable_grad():
             x, broken = self._admit(x)
-            if broken is not None:
-                logits = self._without_trace(lambda: self._answer_around(x, broken))
-                return Step(logits, log={"invalid": float(broken.sum())})
-            return self._all_or_nothing(lambda: self._step(x))
+            return self._all_or_nothing(lambda: finish(self._step(x, broken)))
+
+    def ask(self, x: Tensor) -> Answer:
+        """Predict for a batch now and leave the learning for later: ``ask(x).learn()`` is ``step(x)``.
+
+        The answer holds the adapter: until it is learnt from or forgotten, any other call raises ConcurrentUse.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1].
+
+        Example:
+            >>> import torch, ctta
+            >>> from ctta.testing.models import bn_cnn
+            >>> adapter = ctta.Tent(bn_cnn())
+            >>> answer = adapter.ask(torch.rand(4, 3, 16, 16))
+            >>> answer.logits.shape  # send them to whoever waits
+            torch.Size([4, 10])
+            >>> answer.learn().log["diversity"] >= 1
+            True
+        """
+        self._refuse_impossible()
+        return Answer(self, lambda: self._step(*self._admit(x)))
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
@@ -295,6 +320,22 @@ class Adapter(Stateful):
 
     # One batch.
 
+    def _count_skipped(self) -> None:
+        self.skipped += 1
+        logger.warning("step %d of %s was not finite and was not learnt", self.steps, type(self).__name__)
+
+    def _drop_gradients(self) -> None:
+        if self._optimizer is not None:
+            self._optimizer.zero_grad(set_to_none=True)
+
+    def _refuse_impossible(self) -> None:
+        self._refuse_tracing()
+        if torch.is_inference_mode_enabled():
+            raise errors.InferenceMode(
+                f"{type(self).__name__}.step may learn and needs gradients; it was called inside torch.inference_mode. "
+                "Use torch.no_grad, or predict() to answer without learning."
+            )
+
     def _refuse_tracing(self) -> None:
         if torch.jit.is_tracing() or torch.compiler.is_exporting():
             raise errors.NotTraceable(
@@ -314,13 +355,21 @@ class Adapter(Stateful):
         x = x.detach().to(like.device, like.dtype, memory_format=self._layout)
         return (x.clone() if x.is_inference() else x), broken
 
-    def _step(self, x: Tensor) -> Step:
+    def _step(self, x: Tensor, broken: Tensor | None) -> Learning:
+        if broken is not None:
+            logits = self._without_trace(lambda: self._answer_around(x, broken))
+            yield logits
+            return Step(logits, log={"invalid": float(broken.sum())})
         if self._window is None:
-            return self._learn(x)
+            return (yield from self._learn(x))
         held, all_new = self._window.push(x)
         if not all_new:
-            return Step(self._answer_newest(held, len(x)))
-        step = self._learn(held)
+            logits = self._answer_newest(held, len(x))
+            yield logits
+            return Step(logits)
+        learning = self._learn(held)
+        yield next(learning)[-len(x) :]
+        step = finish(learning)
         return Step(step.logits[-len(x) :], step.loss, step.log)
 
     def _predict(self, x: Tensor, broken: Tensor | None) -> Tensor:
@@ -330,13 +379,29 @@ class Adapter(Stateful):
             return self._answer(x)
         return self._answer_newest(self._window.seen_with(x), len(x))
 
-    def _learn(self, x: Tensor) -> Step:
+    def _learn(self, x: Tensor) -> Learning:
         self._refuse_too_small(x)
         if self.reset_every is not None and self.steps and self.steps % self.reset_every == 0:
             self.restore()
-        step = self.attempt(lambda: self.adapt(x))
-        if step is None:
-            step = Step(self._answer(x), log={"skipped": 1.0})
+        logits, step = None, None
+        try:
+            work = self.adapt(x)
+            if isinstance(work, Step):
+                step = work
+            else:
+                first = next(work)
+                self.require_finite(first.sum())
+                logits = first
+                yield logits
+                step = finish(work)
+        except _NonFiniteStep:
+            self._count_skipped()
+        finally:
+            self._drop_gradients()
+        if logits is None:
+            logits = self._answer(x) if step is None else step.logits
+            yield logits
+        step = step or Step(logits, log={"skipped": 1.0})
         self.steps += 1
         return Step(step.logits, step.loss, {**step.log, "diversity": diversity(step.logits).item()})
 

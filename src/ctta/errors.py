@@ -16,6 +16,7 @@ CttaError
 │   ├── UnknownMethod
 │   └── UnknownStream
 ├── ConcurrentUse               two threads in one adapter
+├── AnswerFinished              learn() or forget() a second time
 ├── InferenceMode               learning is impossible inside torch.inference_mode
 ├── NotTraceable                an adapter inside torch.jit.trace or torch.export
 ├── CheckpointError
@@ -118,6 +119,10 @@ class UnknownStream(UnknownName):
 
 class ConcurrentUse(CttaError):
     """A second thread entered an adapter that has one owner."""
+
+
+class AnswerFinished(CttaError):
+    """An answer was learnt from or forgotten before."""
 
 
 class InferenceMode(CttaError):

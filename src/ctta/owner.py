@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from types import FrameType
 from typing import Any
 
@@ -13,30 +14,42 @@ from ctta.errors import ConcurrentUse
 class Owner:
     """A lock that refuses instead of waiting, and does not travel with copies.
 
-    A Ctrl-C can arrive while the lock is being taken or given back. The lock therefore remembers the call that holds
-    it, and counts as free once that call is no longer running.
+    A Ctrl-C can arrive while the lock is being taken or given back. The lock therefore remembers who holds it, a call
+    or an object, and counts as free once that call has ended or that object is gone.
     """
 
     def __init__(self) -> None:
-        self._held: dict[str, tuple[int, FrameType]] = {}
+        self._held: dict[str, tuple[int, FrameType | weakref.ref[object]]] = {}
         self._taking_over = threading.Lock()
 
+    def hold(self, holder: object) -> None:
+        """Take the lock for an object, until ``release`` is called or the object is gone."""
+        self._take(weakref.ref(holder))
+
+    def release(self) -> None:
+        """Give the lock back."""
+        self._held.pop("by", None)
+
     def __enter__(self) -> None:
-        mine = (threading.get_ident(), sys._getframe(1))
+        self._take(sys._getframe(1))
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+
+    def _take(self, holder: FrameType | weakref.ref[object]) -> None:
+        mine = (threading.get_ident(), holder)
         # One operation on a dict, which no other thread and no signal can interrupt.
         if self._held.setdefault("by", mine) is mine:
             return
         with self._taking_over:
             held = self._held.setdefault("by", mine)
-            if held is not mine and _is_running(*held):
+            if held is not mine and _is_held(*held):
                 raise ConcurrentUse(
-                    "An adapter changes with every batch and has one owner; a second thread called it at the same "
-                    "time. Give each thread its own adapter, or put a queue in front of this one."
+                    "An adapter changes with every batch and has one owner; it was called while another call was "
+                    "running, or while an answer waited for learn() or forget(). Give each thread its own adapter, or "
+                    "put a queue in front of this one."
                 )
             self._held["by"] = mine
-
-    def __exit__(self, *exc: object) -> None:
-        self._held.pop("by", None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Owner:
         return Owner()
@@ -45,10 +58,12 @@ class Owner:
         return Owner, ()
 
 
-def _is_running(thread: int, call: FrameType) -> bool:
+def _is_held(thread: int, holder: FrameType | weakref.ref[object]) -> bool:
+    if isinstance(holder, weakref.ref):
+        return holder() is not None
     frame = sys._current_frames().get(thread)
     while frame is not None:
-        if frame is call:
+        if frame is holder:
             return True
         frame = frame.f_back
     return False

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
 
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ctta.classifier import Classifier
 
-
-class Pair(NamedTuple):
-    """Logits (N, C) and features (N, d) of the batch, then of its view."""
-
-    logits: Tensor
-    g: Tensor
-    logits_aug: Tensor
-    g_aug: Tensor
+Features = tuple[Tensor, Tensor]
 
 
-def pair(student: Classifier, x: Tensor, x_aug: Tensor, *, recompute: bool) -> Pair:
-    """Two passes; with ``recompute`` the view's activations are not kept but made again for its gradients."""
+def view_pass(student: Classifier, view: Callable[[], Tensor], *, recompute: bool) -> Callable[[], Features]:
+    """Prepare the pass of the augmented view, to be called after that of the batch itself.
+
+    Args:
+        student: The network that learns.
+        view: Makes the augmented images.
+        recompute: Whether the activations of the view are not kept but computed again for its gradients, which saves
+            nearly half the memory of a step for one more forward pass.
+
+    Returns:
+        A function that gives the logits (N, C) and features (N, d) of the view.
+    """
     if not recompute:
-        return Pair(*student.with_features(x), *student.with_features(x_aug))
+        return lambda: student.with_features(view())
     # The view first: gradients flow through the last pass first, so that the batch's activations are gone before the
     # view's come back. Two gradients make the same sum in either order, to the bit.
     # Students are in eval mode and draw nothing; keeping torch's generator would rewind it under other threads.
-    aug = checkpoint(student.with_features, x_aug, use_reentrant=False, preserve_rng_state=False)
-    return Pair(*student.with_features(x), *aug)
+    made: Features = checkpoint(student.with_features, view(), use_reentrant=False, preserve_rng_state=False)
+    return lambda: made

@@ -87,18 +87,21 @@ class Stateful(LazyBuffers):
 
     def _all_or_nothing(self, change: Callable[[], Result]) -> Result:
         """Run a change of the state. Any exception, Ctrl-C included, undoes all of it."""
-        before = Savepoint(
+        before = self._savepoint()
+        try:
+            return change()
+        except BaseException:
+            before.put_back()
+            raise
+
+    def _savepoint(self) -> Savepoint:
+        return Savepoint(
             self,
             generator=self.generator,
             frozen=self._still,
             optimizer=self._optimizer,
             window=self._window,
         )
-        try:
-            return change()
-        except BaseException:
-            before.put_back()
-            raise
 
     def _without_trace(self, predict: Callable[[], Result]) -> Result:
         """Run forward passes and put back what they write: the generator, and buffers that some models keep."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ctta.adapter import Adapter, Step
+from ctta.answer import Answer
 from ctta.errors import NothingToTrain
 from ctta.functional import entropy
 from ctta.norms import batch_norms, norm_affine, use_batch_statistics
@@ -110,11 +111,11 @@ class DrawsFromPython(Sound):
 
 class PredictCounts(Sound):
     def prepare(self) -> None:
-        self.register_buffer("answered", torch.zeros(()))
+        self.answered: list[int] = []
 
     def answer(self, x: Tensor) -> Tensor:
-        self.answered += 1
-        return super().answer(x)
+        self.answered.append(len(x))
+        return super().answer(x) + 0.01 * len(self.answered)
 
 
 class NeedsGrad(Sound):
@@ -244,3 +245,32 @@ class RefusesFamilies(Sound):
     def prepare(self) -> None:
         if not batch_norms(self.student):
             raise NothingToTrain("Sound needs batch norm; there is none.")
+
+
+class PredictsAfterLearning(Sound):
+    def adapt(self, x: Tensor) -> Step:
+        step = super().adapt(x)
+        return Step(self.student(x).detach(), step.loss)
+
+
+class AsksTwice(Sound):
+    def ask(self, x: Tensor) -> Answer:
+        super().ask(x).learn()
+        return super().ask(x)
+
+
+class RemembersWhatWasForgotten(Sound):
+    def prepare(self) -> None:
+        self.asked: list[int] = []
+
+    def adapt(self, x: Tensor) -> Step:
+        self.asked.append(len(x))
+        step = super().adapt(x)
+        return Step(step.logits + 0.01 * len(self.asked), step.loss)
+
+
+class HasASentinel(Sound):
+    """Keeps the contract: the lowest loss so far begins at infinity."""
+
+    def prepare(self) -> None:
+        self.register_buffer("lowest", torch.tensor(float("inf")))

@@ -22,7 +22,7 @@ CAUGHT = [
     (broken.DrawsFromTorch, "seeded", "generator.torch"),
     (broken.DrawsFromNumpy, "seeded", "generator.numpy"),
     (broken.DrawsFromPython, "seeded", "generator.random"),
-    (broken.PredictCounts, "predict_leaves_no_trace", "answered"),
+    (broken.PredictCounts, "predict_leaves_no_trace", "answer the same twice"),
     (broken.NeedsGrad, "grad_modes", "torch.no_grad"),
     (broken.AllowsInferenceMode, "grad_modes", "InferenceMode"),
     (broken.StumblesOverOne, "batch_of_one", "ValueError"),
@@ -39,6 +39,9 @@ CAUGHT = [
     (broken.ReadsAFile, "constructor_reads_nothing", "broken.py"),
     (broken.AsksTheNetwork, "constructor_reads_nothing", "create_connection"),
     (broken.Collapses, "clean_stream", "error of at most"),
+    (broken.PredictsAfterLearning, "predicts_before_learning", "logits that differ"),
+    (broken.AsksTwice, "ask_and_learn_is_step", "ask to predict as step does"),
+    (broken.RemembersWhatWasForgotten, "forget_leaves_no_trace", "as if nothing had been asked"),
 ]
 
 
@@ -54,9 +57,13 @@ def test_every_point_is_seen_to_fail() -> None:
     assert {point for _, point, _ in CAUGHT} == {name for name, _ in checks()}
 
 
-def test_there_are_sixteen_points_numbered_in_order() -> None:
+def test_an_infinite_sentinel_is_no_accident() -> None:
+    dict(checks())["accidents_do_not_reach_weights"](Subject(broken.HasASentinel))
+
+
+def test_there_are_nineteen_points_numbered_in_order() -> None:
     numbers = [int((check.__doc__ or "").split(":")[0]) for _, check in checks()]
-    assert numbers == list(range(1, 17))
+    assert numbers == list(range(1, 20))
 
 
 def test_sound_adapter_of_a_third_party_passes_unregistered() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Step
+from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import cross_entropy, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics, weights_and_biases
@@ -62,9 +62,10 @@ class CoTTA(Adapter):
         self.anchor = frozen_copy(self.student)
         self.begin(weights_and_biases(self.student))
 
-    def adapt(self, x: Tensor) -> Step:
+    def adapt(self, x: Tensor) -> Learning:
         """One step, in the order of Alg. 1."""
         target, augmented = self.pseudo_label(x)  # Eqs. 3, 4
+        yield target
         logits = self.student(x)
         if self.symmetric:
             loss = 0.5 * symmetric_cross_entropy(logits, target).mean()

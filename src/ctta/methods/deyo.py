@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Step
+from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView
 from ctta.errors import ParameterError
 from ctta.functional import entropy
@@ -58,11 +58,12 @@ class DeYO(Adapter):
         use_batch_statistics(self.student)
         self.begin(norm_affine(self.student.model, keep=before_last_stage))
 
-    def adapt(self, x: Tensor) -> Step:
+    def adapt(self, x: Tensor) -> Learning:
         """One step on the samples that pass both filters; nothing kept, no step."""
         logits = self.student(x)
         h = entropy(logits)
         self.require_finite(h.detach().sum())
+        yield logits.detach()
         log_c = math.log(logits.shape[1])
         certain = h.detach() < self.tau_ent * log_c
         if not certain.any():

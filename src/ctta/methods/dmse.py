@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Step
+from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import class_means, contrastive, cross_entropy, entropy, nearest_prototype, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics
 from ctta.options import SharedOptions, check_bounds
-from ctta.pair import pair
+from ctta.pair import view_pass
 from ctta.projection import Projection, projection_of
 from ctta.prototypes import initial_prototypes
 from ctta.recipes import MLP_BUT_DOMAINNET, per_dataset
@@ -91,10 +91,13 @@ class DMSE(Adapter):
         self.begin([*self.student.parameters(), *self.project.parameters()])
         self.passes = (3 + recompute, 2)
 
-    def adapt(self, x: Tensor) -> Step:
+    def adapt(self, x: Tensor) -> Learning:
         """One step. Paper silent: forwards, prototypes, loss, optimizer, then average or reset."""
         target = self.teacher(x)  # frozen: no gradient; first, while the student's activations take no memory yet
-        logits, g, logits_aug, g_aug = pair(self.student, x, self.view(x, self.generator), recompute=self.recompute)
+        augmented = view_pass(self.student, lambda: self.view(x, self.generator), recompute=self.recompute)
+        logits, g = self.student.with_features(x)
+        yield self.combine(logits.detach(), target)
+        logits_aug, g_aug = augmented()
         # Paper silent: the prototypes move before the loss, which sends no gradient through them.
         p_t, nearest, confident = self.recalibrate(g.detach())  # Eq. 3
         loss_st = 0.5 * (self.consistency(logits, target) + self.consistency(logits_aug, target)).mean()  # Eq. 5

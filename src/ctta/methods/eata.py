@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Step
+from ctta.adapter import Adapter, Learning, Step
 from ctta.classifier import Classifier
 from ctta.errors import DataError, ParameterError
 from ctta.functional import entropy
@@ -69,11 +69,12 @@ class EATA(Adapter):
         self.register_buffer("p_bar", None)
         self.begin(trained)
 
-    def adapt(self, x: Tensor) -> Step:
+    def adapt(self, x: Tensor) -> Learning:
         """One step on the kept samples; nothing kept, no step."""
         logits = self.student(x)
         h = entropy(logits)
         self.require_finite(h.detach().sum())
+        yield logits.detach()
         p = logits.detach().softmax(1)
         e_0 = self.e_margin * math.log(logits.shape[1])
         keep = h.detach() < e_0  # reliable: Eq. 3

@@ -15,13 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Step
+from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.errors import ParameterError
 from ctta.functional import contrastive, nearest_prototype, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics, weights_and_biases
 from ctta.options import SharedOptions, check_bounds
-from ctta.pair import pair
+from ctta.pair import view_pass
 from ctta.projection import Projection, projection_of
 from ctta.prototypes import images_and_labels, initial_prototypes
 from ctta.recipes import MLP_BUT_DOMAINNET, per_dataset
@@ -77,10 +77,13 @@ class RMT(Adapter):
         self.begin([*weights_and_biases(self.student), *self.project.parameters()])
         self.passes = (3 + recompute, 2) if lambda_src == 0 else (4 + recompute, 3)
 
-    def adapt(self, x: Tensor) -> Step:
+    def adapt(self, x: Tensor) -> Learning:
         """One step of self-training, contrastive alignment and, where asked for, source replay."""
         target = self.teacher(x)  # frozen: no gradient
-        logits, g, logits_aug, g_aug = pair(self.student, x, self.view(x, self.generator), recompute=self.recompute)
+        augmented = view_pass(self.student, lambda: self.view(x, self.generator), recompute=self.recompute)
+        logits, g = self.student.with_features(x)
+        yield self.combine(logits.detach(), target)
+        logits_aug, g_aug = augmented()
         _, nearest = nearest_prototype(g.detach(), self.p_0)
         loss_st = 0.5 * (self.consistency(logits, target) + self.consistency(logits_aug, target))  # Eq. 3
         loss_cl = contrastive(self.project(torch.stack([self.p_0[nearest], g, g_aug])), tau=self.tau)  # Eq. 4

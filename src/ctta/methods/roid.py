@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Step
+from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import entropy, symmetric_cross_entropy
 from ctta.norms import norm_affine, source_statistics_where_single, use_batch_statistics
@@ -55,11 +55,12 @@ class ROID(Adapter):
         self.register_buffer("p_bar", None)
         self.begin(norm_affine(self.student))
 
-    def adapt(self, x: Tensor) -> Step:
+    def adapt(self, x: Tensor) -> Learning:
         """One step on the diverse samples, then a small step back to the source."""
         logits = self.student(x)
         p = logits.detach().softmax(1)
         self.require_finite(p.sum())
+        yield self.combine(logits.detach())
         p_bar = torch.full_like(p[0], 1 / p.shape[1]) if self.p_bar is None else self.p_bar
         diverse = _minmax(1 - F.cosine_similarity(p_bar.unsqueeze(0), p))
         certain = _minmax(-entropy(logits.detach()))

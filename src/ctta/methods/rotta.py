@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Step
+from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import cross_entropy
 from ctta.methods._rotta_parts import Memory, replace_batch_norms, updating
@@ -56,12 +56,13 @@ class RoTTA(Adapter):
         self.memory = Memory(memory_size, lambda_t=lambda_t, lambda_u=lambda_u)
         self.begin(p for layer in layers for p in layer.parameters())
 
-    def adapt(self, x: Tensor) -> Step:
+    def adapt(self, x: Tensor) -> Learning:
         """The teacher answers; every sample is offered to the memory, which is learnt from now and then."""
         with torch.no_grad():
             logits = self.teacher(x)
         p = logits.softmax(1)
         self.require_finite(p.sum())
+        yield logits
         labels, uncertainty = p.argmax(1).tolist(), -(p * (p + 1e-6).log()).sum(1)
         losses = []
         for image, label, u in zip(x, labels, uncertainty.tolist(), strict=True):

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Step
+from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import contrastive, cross_entropy, nearest_prototype
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds
-from ctta.pair import pair
+from ctta.pair import view_pass
 from ctta.projection import Projection, projection_of
 from ctta.prototypes import initial_prototypes
 from ctta.recipes import MLP_BUT_DOMAINNET, per_dataset
@@ -64,10 +64,13 @@ class SANTA(Adapter):
         self.begin([*affine, *self.project.parameters()])
         self.passes = (3 + recompute, 2)
 
-    def adapt(self, x: Tensor) -> Step:
+    def adapt(self, x: Tensor) -> Learning:
         """One step of anchoring and alignment."""
         anchor = self.anchor(x)  # frozen: no gradient
-        logits, g, logits_aug, g_aug = pair(self.student, x, self.view(x, self.generator), recompute=self.recompute)
+        augmented = view_pass(self.student, lambda: self.view(x, self.generator), recompute=self.recompute)
+        logits, g = self.student.with_features(x)
+        yield logits.detach()
+        logits_aug, g_aug = augmented()
         _, nearest = nearest_prototype(g.detach(), self.p_0)
         # The adapting model gives the weights and the anchor sits in the logarithm: a pull to the anchor's own answer.
         loss_sa = 0.5 * (cross_entropy(anchor, logits) + cross_entropy(anchor, logits_aug)).mean()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Step
+from ctta.adapter import Adapter, Learning, Step
 from ctta.functional import entropy
 from ctta.norms import before_last_stage, norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
@@ -47,9 +47,10 @@ class SAR(Adapter):
         self.register_buffer("average", None)
         self.begin(norm_affine(self.student.model, keep=before_last_stage))
 
-    def adapt(self, x: Tensor) -> Step:
+    def adapt(self, x: Tensor) -> Learning:
         """Climb by rho, descend with the gradient found there, restore the source where the loss has collapsed."""
         logits = self.student(x)
+        yield logits.detach()
         h = entropy(logits)
         e_0 = self.e_margin * math.log(logits.shape[1])
         reliable = h.detach() < e_0  # Eq. 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Step
+from ctta.adapter import Adapter, Learning, Step
 from ctta.functional import entropy
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions
@@ -29,9 +29,10 @@ class Tent(Adapter):
         use_batch_statistics(self.student)
         self.begin(norm_affine(self.student))
 
-    def adapt(self, x: Tensor) -> Step:
+    def adapt(self, x: Tensor) -> Learning:
         """One step on the mean entropy of the batch."""
         logits = self.student(x)
+        yield logits.detach()
         loss = entropy(logits).mean()
         self.descend(loss)
         return Step(logits.detach(), loss.item())

@@ -115,7 +115,7 @@ def _spoil(
     with fault.at(calls, what):
         adapter.step(x)
     after = adapter.state_dict()
-    broken = [name for name, v in after.items() if isinstance(v, Tensor) and not v.isfinite().all()]
+    broken = [name for name, v in after.items() if isinstance(v, Tensor) and _newly_broken(before.get(name), v)]
     if broken:
         raise ContractBroken(_POINT, f"NaN in the {where} not to reach the state", f"it is in {broken[:5]}")
     # Networks, prototypes and optimizer; a memory of images may have taken in what it was shown.
@@ -133,6 +133,13 @@ def _spoil(
         moved = difference({n: before[n] for n in names}, {n: after[n] for n in names})
         if moved:
             raise ContractBroken(_POINT, f"a step with NaN in the {where} to be skipped and counted", moved)
+
+
+def _newly_broken(before: Tensor | None, after: Tensor) -> bool:
+    """Whether a tensor holds NaN or Inf where it did not before; a method may use Inf as a sentinel."""
+    if before is None or before.shape != after.shape:
+        return bool(after.isnan().any())
+    return bool((~after.isfinite() & before.isfinite()).any())
 
 
 def _optimizer(state: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The contract: sixteen points, and the function that runs them."""
+"""The contract: nineteen points, and the function that runs them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ctta.testing.memories import only_trained_move, predict_leaves_no_trace, re
 from ctta.testing.numbers import clean_stream, double_precision
 from ctta.testing.outside import constructor_reads_nothing, seeded
 from ctta.testing.parameters import every_argument_counts
+from ctta.testing.prequential import ask_and_learn_is_step, forget_leaves_no_trace, predicts_before_learning
 from ctta.testing.subject import Subject, Variation
 from ctta.testing.task import trained
 
@@ -37,6 +38,9 @@ _POINTS: tuple[Check, ...] = (
     double_precision,
     constructor_reads_nothing,
     clean_stream,
+    predicts_before_learning,
+    ask_and_learn_is_step,
+    forget_leaves_no_trace,
 )
 
 

@@ -1,0 +1,91 @@
+"""A prediction whose learning is still to come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ctta.errors import AnswerFinished
+
+if TYPE_CHECKING:
+    from ctta.adapter import Adapter, Step
+
+
+class Answer:
+    """The prediction for a batch, made before anything is learnt from it.
+
+    Until ``learn`` or ``forget`` is called, the answer holds the adapter. One that is dropped is forgotten.
+
+    Attributes:
+        logits: The logits (N, C).
+    """
+
+    logits: Tensor
+
+    def __init__(self, adapter: Adapter, start: Callable[[], Generator[Tensor, None, Step]]) -> None:
+        self._work: Generator[Tensor, None, Step] | None = None
+        self._owner = adapter._owner
+        self._owner.hold(self)
+        try:
+            self._before = adapter._savepoint()
+            try:
+                with torch.enable_grad():
+                    self._work = start()
+                    # A copy, because the learning to come goes through these very logits.
+                    self.logits = next(self._work).clone()
+            except BaseException:
+                self._before.put_back()
+                raise
+        except BaseException:
+            self._end()
+            raise
+
+    def learn(self) -> Step:
+        """Learn from the batch and return what ``Adapter.step`` would have returned."""
+        work = self._unfinished()
+        try:
+            with torch.enable_grad():
+                return finish(work)
+        except BaseException:
+            self._before.put_back()
+            raise
+        finally:
+            self._end()
+
+    def forget(self) -> None:
+        """Leave no trace of the batch in the adapter."""
+        self._unfinished().close()
+        try:
+            self._before.put_back()
+        finally:
+            self._end()
+
+    def _unfinished(self) -> Generator[Tensor, None, Step]:
+        if self._work is None:
+            raise AnswerFinished("This answer was learnt from or forgotten before. Ask the adapter again.")
+        return self._work
+
+    def _end(self) -> None:
+        self._work = None
+        self._owner.release()
+
+    def __del__(self) -> None:
+        if getattr(self, "_work", None) is not None:
+            self.forget()
+
+
+def finish(work: Generator[Tensor, None, Step]) -> Step:
+    """Run a method's ``adapt`` to its end.
+
+    Args:
+        work: What ``adapt`` returned, perhaps already past its prediction.
+    """
+    try:
+        while True:
+            next(work)
+    except StopIteration as done:
+        step: Step = done.value
+        return step
