@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ctta import nets
-from ctta.bench.experiments import experiment
+from ctta.bench.defaults import batch_size
 from ctta.bench.jobs import Job, open_stream, spec_of
-from ctta.bench.reproduce import Request, plan
-from ctta.bench.usual import batch_size
+from ctta.paper import experiment
+from ctta.paper.reproduce import Request, plan
 
 DIGITS: dict[str, Any] = {"stream": "digits", "model": "digits_resnet8", "batch_size": 50}
 #: Random images in place of CIFAR-10: only their digest is in an address.

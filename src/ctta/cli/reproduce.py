@@ -52,10 +52,10 @@ def reproduce(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
     """Run an experiment of the paper, or what is missing of it, and print our figures beside the published ones."""
-    from ctta.bench.experiments import experiment  # noqa: PLC0415 - ctta --help takes no torch
-    from ctta.bench.plots import require_matplotlib  # noqa: PLC0415
     from ctta.bench.pool import do_all  # noqa: PLC0415
-    from ctta.bench.reproduce import Request, draw, notes, plan, rows  # noqa: PLC0415
+    from ctta.paper import experiment  # noqa: PLC0415 - ctta --help takes no torch
+    from ctta.paper.reproduce import Request, draw, notes, plan, rows  # noqa: PLC0415
+    from ctta.plots.style import require_matplotlib  # noqa: PLC0415
     from ctta.streams.corruptions import CORRUPTIONS  # noqa: PLC0415
 
     table = experiment(name)
