@@ -12,6 +12,7 @@ from ctta.bench.compare import Row
 from ctta.plots.cost import plot_costs
 from ctta.plots.entropy import Histogram, plot_entropies
 from ctta.plots.errors import plot_domain_errors, plot_mean_errors, plot_running_errors
+from ctta.plots.panel import Panel
 from ctta.plots.style import line_style
 from ctta.report.groups import Group, read_groups
 from ctta.report.plots import shown_rows
@@ -40,8 +41,8 @@ def logged(group: Group) -> list[Any]:
     return [(row.label, [group.logs[record["address"]].steps for record in row.records]) for row in group.rows]
 
 
-def heights(panel: Any) -> list[list[float]]:
-    return [[float(v) for v in line.get_ydata()] for line in panel.get_lines()]
+def heights(panel: Panel) -> list[list[float]]:
+    return [[y for _, y in line] for line in panel.lines]
 
 
 def test_the_source_comes_first_then_names(rows: list[Row]) -> None:
@@ -56,31 +57,30 @@ def test_a_row_carries_the_records_of_its_seeds(tmp_path: Path) -> None:
 
 
 def test_bars_are_as_long_as_the_mean_errors(rows: list[Row]) -> None:
-    (panel,) = plot_mean_errors(rows).figure.axes
-    assert [bar.get_width() for bar in panel.patches] == pytest.approx([200 / 3, 80 / 3, 90 / 3])
-    assert [text.get_text() for text in panel.texts] == ["66.7", "26.7", "30.0"]
-    assert [tick.get_text() for tick in panel.get_yticklabels()] == ["source", "dmse", "tent"]
+    (panel,) = plot_mean_errors(rows).canvas.panels
+    assert panel.bars == [pytest.approx([200 / 3, 80 / 3, 90 / 3])]
+    assert panel.texts[:3] == ["66.7", "26.7", "30.0"] and panel.texts[-3:] == ["source", "dmse", "tent"]
 
 
 def test_domains_have_their_errors_above_and_the_distance_from_the_median_below(rows: list[Row]) -> None:
-    above, below = plot_domain_errors(rows, styles_of(rows), in_order=True).figure.axes
+    above, below = plot_domain_errors(rows, styles_of(rows), in_order=True).canvas.panels
     of = [[90.0, 50.0, 60.0], [30.0, 40.0, 10.0], [40.0, 20.0, 30.0]]
     assert heights(above) == of
     middle = [statistics.median(column) for column in zip(*of, strict=True)]
     near = [[e - m for e, m in zip(row, middle, strict=True)] for row in of]
     assert heights(below) == [*near, [0, 0]]
-    assert [tick.get_text() for tick in below.get_xticklabels()] == ["gaussian noise", "fog", "contrast"]
+    assert below.texts[-3:] == ["gaussian noise", "fog", "contrast"]
 
 
 def test_two_rows_have_no_median_and_random_orders_no_order(rows: list[Row]) -> None:
     plot = plot_domain_errors(rows[:2], styles_of(rows), in_order=False)
-    assert len(plot.figure.axes) == 1
+    assert len(plot.canvas.panels) == 1
     assert plot.caption == "Error in each domain; lower is better."
 
 
 def test_the_error_so_far_ends_at_the_error_of_the_whole_stream(group: Group) -> None:
     plot = plot_running_errors(logged(group), styles_of(group.rows))
-    found = heights(plot.figure.axes[0])[:3]
+    found = heights(plot.canvas.panels[0])
     for values, method in zip(found, ("source", "dmse", "tent"), strict=True):
         counts = [wrong for wrong in WRONG[method] for _ in range(4)]
         assert values == pytest.approx([10 * statistics.fmean(counts[: i + 1]) for i in range(12)])
@@ -90,9 +90,8 @@ def test_a_long_stream_is_thinned_and_keeps_its_end(tmp_path: Path) -> None:
     steps = steps_of((4, 2, 3)) * 84
     write_run(tmp_path, record_of("tent", steps), steps)
     (group,) = read_groups([tmp_path])
-    curve = plot_running_errors(logged(group), styles_of(group.rows)).figure.axes[0].get_lines()[0]
-    assert len(curve.get_xdata()) <= 250 and curve.get_xdata()[-1] == 84 * 12 - 1
-    assert curve.get_ydata()[-1] == pytest.approx(30.0)
+    (curve,) = plot_running_errors(logged(group), styles_of(group.rows)).canvas.panels[0].lines
+    assert len(curve) <= 250 and curve[-1] == (84 * 12 - 1, pytest.approx(30.0))
 
 
 def test_seeds_with_other_orders_have_no_boundaries_in_common(tmp_path: Path) -> None:
@@ -101,23 +100,21 @@ def test_seeds_with_other_orders_have_no_boundaries_in_common(tmp_path: Path) ->
         write_run(tmp_path, record_of("tent", steps, seed=seed, protocol={"name": "random-order"}), steps)
     (group,) = read_groups([tmp_path])
     plot = plot_running_errors(logged(group), styles_of(group.rows))
-    assert "Vertical lines" not in plot.caption and len(plot.figure.axes[0].get_lines()) == 1
+    assert "Vertical lines" not in plot.caption and "fog" not in plot.canvas.panels[0].texts
 
 
 def test_histograms_are_shares_of_correct_and_of_incorrect_predictions() -> None:
     correct, wrong = [30, 10, *[0] * 18], [*[0] * 9, 3, 1, *[0] * 9]
-    for panel in plot_entropies([Histogram("a", correct, wrong), Histogram("b", correct, wrong)]).figure.axes:
-        filled, outlined = (list(patch.get_data().values) for patch in panel.patches)
-        assert filled == [75.0, 25.0] + [0.0] * 18
-        assert outlined == [0.0] * 9 + [75.0, 25.0] + [0.0] * 9
+    plot = plot_entropies([Histogram("a", correct, wrong), Histogram("b", correct, wrong)])
+    for panel in plot.canvas.panels:
+        assert panel.stairs == [[75.0, 25.0] + [0.0] * 18, [0.0] * 9 + [75.0, 25.0] + [0.0] * 9]
 
 
 def test_speed_and_memory_are_those_of_the_records(rows: list[Row]) -> None:
     plot = plot_costs(rows)
     assert "memory is the largest resident size of the process during the run, off Linux also" in plot.caption
-    speed, memory = plot.figure.axes
-    assert [bar.get_width() for bar in speed.patches] == [100.0] * 3
-    assert [bar.get_width() for bar in memory.patches] == [123.0] * 3
+    speed, memory = plot.canvas.panels
+    assert (speed.bars, memory.bars) == ([[100.0] * 3], [[123.0] * 3])
 
 
 def test_of_many_rows_the_source_and_the_best_are_drawn(tmp_path: Path) -> None:

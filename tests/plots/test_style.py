@@ -31,6 +31,6 @@ def test_title_and_words_are_in_the_file_as_text() -> None:
 
 def test_lines_of_one_figure_are_told_apart_without_colour() -> None:
     styles = [line_style(number) for number in range(29)]
-    assert len({(style["linestyle"], style["marker"]) for style in styles}) == 29
-    assert len({(style["linestyle"], style["color"]) for style in styles}) == 29
-    assert [style["color"] for style in styles].count(COLOURS[0]) == 1
+    assert len({(style.dashes, style.marker) for style in styles}) == 29
+    assert len({(style.dashes, style.colour) for style in styles}) == 29
+    assert [style.colour for style in styles].count(COLOURS[0]) == 1

@@ -235,7 +235,7 @@ def test_no_two_parts_have_one_id_and_every_reference_is_met(runs: Path) -> None
     assert len(ids) == len(set(ids))
     wanted = [a["href"][1:] for _, a in page.tags if "href" in a]
     wanted += [name for _, a in page.tags for value in a.values() for name in re.findall(r"url\(#(.*?)\)", value or "")]
-    assert set(wanted) <= set(ids) and len(wanted) > 20
+    assert set(wanted) <= set(ids) and len(wanted) > 15
 
 
 def hostile_run(folder: Path) -> None:

@@ -15,6 +15,8 @@ from ctta.plots import curves, entropy, momentum, prototypes, resets, teacher
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from ctta.plots.canvas import Canvas
+
 #: Kinds of prototypes, each with its marker.
 _KINDS = (("classifier rows", "^"), ("test time", "o"), ("source means", "s"))
 
@@ -80,7 +82,7 @@ def draw_entropies(outcomes: Sequence[Outcome]) -> Figure:
     return entropy.draw_entropies(histograms, MODELS[model].num_classes)
 
 
-def draw_teacher(outcomes: Sequence[Outcome]) -> Figure:
+def draw_teacher(outcomes: Sequence[Outcome]) -> Canvas:
     """Draw entropy, momentum and resets along the stream of the first run.
 
     Args:

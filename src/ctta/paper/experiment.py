@@ -14,6 +14,8 @@ from ctta.paper.numbers import CORRUPTED, Published
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from ctta.plots.canvas import Canvas
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -117,7 +119,7 @@ class Drawing:
 
     name: str
     title: str
-    draw: Callable[[Sequence[Outcome]], Figure]
+    draw: Callable[[Sequence[Outcome]], Figure | Canvas]
 
 
 @dataclass(frozen=True)

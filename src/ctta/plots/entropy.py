@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctta.plots.stream_axis import WIDTH, short
-from ctta.plots.style import COLOURS, Plot, panels
+from ctta.plots.canvas import Area, Canvas, Plot
+from ctta.plots.panel import Box, LineStyle, Panel
+from ctta.plots.style import COLOURS, panels
+from ctta.plots.text import short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLUMNS = 3
+#: Points left of the panels, and height of a panel.
+_LEFT, _HEIGHT = 38.0, 62.0
 
 
 @dataclass(frozen=True)
@@ -63,32 +67,28 @@ def plot_entropies(histograms: Sequence[Histogram]) -> Plot:
     columns = min(_COLUMNS, len(histograms))
     rows = -(-len(histograms) // columns)
     titles = [short(mine.label, width=19) for mine in histograms]
-    height = 0.8 + rows * (1.05 + 0.12 * max(title.count("\n") for title in titles))
-    figure, found = panels(rows, columns, size=(WIDTH, height), sharex=True, sharey=True)
+    above = 8 + 9 * max(title.count("\n") + 1 for title in titles)
+    canvas = Canvas()
+    top = canvas.legend([("right answers", Area(COLOURS[6])), ("wrong answers", LineStyle(COLOURS[3]))], 4)
+    width = (canvas.width - _LEFT - 8 - 10 * (columns - 1)) / columns
     bins = len(histograms[0].correct)
     edges = [place / bins for place in range(bins + 1)]
-    handles = []
-    for panel, mine, title in zip(found, histograms, titles, strict=False):
-        handles = [
-            panel.stairs(_shares(mine.correct), edges, fill=True, color=COLOURS[6], alpha=0.8),
-            panel.stairs(_shares(mine.wrong), edges, color=COLOURS[3], linewidth=1.2),
-        ]
-        panel.set_title(title, fontsize=7.5, pad=3)
-        panel.set_xlim(0, 1)
-        panel.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    for panel in found[len(histograms) :]:
-        panel.set_axis_off()
-    for panel in found[len(histograms) - columns : len(histograms)]:
-        panel.tick_params(labelbottom=True)
-    found[0].set_yscale("log")
-    found[0].set_ylim(0.1, 100)
-    found[0].set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
-    found[0].minorticks_off()
-    figure.supxlabel("entropy of an answer, as a share of ln C", fontsize=8.5)
-    figure.supylabel("share of answers (%)", fontsize=8.5)
-    figure.legend(handles, ["right answers", "wrong answers"], loc="outside upper center", ncols=2, frameon=False)
+    for number, (mine, title) in enumerate(zip(histograms, titles, strict=True)):
+        row, column = divmod(number, columns)
+        box = Box(_LEFT + column * (width + 10), top + above + row * (_HEIGHT + above), width, _HEIGHT)
+        panel = canvas.add(Panel(box, (0, 1), (0.1, 100), log_y=True))
+        panel.draw_stairs(_shares(mine.correct), edges, COLOURS[6], fill=True)
+        panel.draw_stairs(_shares(mine.wrong), edges, COLOURS[3], fill=False)
+        panel.title(title)
+        lowest = number + columns >= len(histograms)
+        panel.x_axis([(0, "0"), (0.5, "0.5"), (1, "1")] if lowest else [(0, ""), (0.5, ""), (1, "")])
+        panel.y_axis([(y, f"{y:g}" if column == 0 else "") for y in (0.1, 1, 10, 100)])
+    bottom = top + rows * (above + _HEIGHT)
+    canvas.write(canvas.width / 2, bottom + 26, "entropy of an answer, as a share of ln C")
+    canvas.write(10, (top + bottom) / 2, "share of answers (%)", turn=-90)
+    canvas.height = bottom + 32
     return Plot(
-        figure,
+        canvas,
         "Entropy of right and wrong answers",
         f"Answers by the entropy of their logits, in {bins} bins from 0 to ln C, that of a guess among C "
         "classes. The right answers of a row add up to 100 %, and so do the wrong ones: the further apart, the more "

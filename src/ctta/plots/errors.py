@@ -2,59 +2,54 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any
 
 from ctta.bench.compare import Row
 from ctta.bench.steps import StepFacts
-from ctta.plots.stream_axis import (
-    MOST_POINTS,
-    WIDTH,
-    Stretch,
-    domain_name,
-    legend_below,
-    mark_domains,
-    short,
-    step_label,
-    stretches_of,
-)
-from ctta.plots.style import COLOURS, Plot, panels
+from ctta.plots.canvas import Canvas, Plot
+from ctta.plots.panel import LABEL, TICK, Box, LineStyle, Panel, nice_ticks
+from ctta.plots.rows import label_margin, row_heights, row_ticks
+from ctta.plots.stream_axis import Stretch, mark_domains, room_for_names, steps_axis, steps_per_point, stretches_of
+from ctta.plots.style import COLOURS
+from ctta.plots.text import domain_name, short, text_width
 
 #: Line styles by the label of a row.
-Styles = dict[str, dict[str, Any]]
+Styles = Mapping[str, LineStyle]
 #: The label of a row, and the steps of each of its runs.
 Logged = tuple[str, list[list[StepFacts]]]
 
+#: Points left of a panel, for the labels of its axis.
+LEFT = 44.0
+_RIGHT = 8.0
+
 
 def plot_mean_errors(rows: Sequence[Row]) -> Plot:
-    """Plot a bar per row and a tick per seed.
+    """Plot a bar per row and a stroke per seed.
 
     Args:
         rows: One bar each.
     """
-    labels = [short(row.label) for row in rows]
-    height = 0.7 + sum(0.2 + 0.13 * label.count("\n") for label in labels)
-    figure, (panel,) = panels(size=(WIDTH, height))
-    widest = max(max(record["mean"] for record in row.records) for row in rows)
+    height = row_heights(rows)
+    canvas = Canvas(height=height + 36)
+    left = label_margin(rows)
+    widest = max(record["mean"] for row in rows for record in row.records)
+    right = 1.3 * widest or 1.0
+    panel = canvas.add(Panel(Box(left, 4, canvas.width - left - 6, height), (0, right), (len(rows) - 0.4, -0.6)))
+    panel.draw_bars([row.mean for row in rows], [COLOURS[0 if row.label == "source" else 1] for row in rows])
     for place, row in enumerate(rows):
-        colour = COLOURS[0 if row.label == "source" else 1]
-        panel.barh(place, row.mean, height=0.66, color=colour, alpha=0.75)
         seeds = [record["mean"] for record in row.records]
         if len(seeds) > 1:
-            panel.plot(seeds, [place] * len(seeds), "|", color="black", markersize=5, markeredgewidth=0.8)
+            panel.strokes([(seed, place) for seed in seeds], "#000000", 5)
         spread = "" if row.spread is None else f" ± {row.spread:.1f}"
-        panel.text(max(row.mean, *seeds) + 0.015 * widest, place, f"{row.mean:.1f}{spread}", va="center", fontsize=8)
-    panel.set_yticks(range(len(rows)), labels)
-    panel.tick_params(axis="y", length=0)
-    panel.set_ylim(len(rows) - 0.4, -0.6)
-    panel.set_xlim(0, 1.3 * widest or 1)
-    panel.grid(visible=False)
-    panel.set_xlabel("mean error over domains (%)")
+        panel.write(max(row.mean, *seeds) + 0.015 * widest, place, f"{row.mean:.1f}{spread}")
+    panel.x_axis(nice_ticks(0, right), "mean error over domains (%)")
+    panel.y_axis(row_ticks(rows), grid=False)
     several = any(len(row.records) > 1 for row in rows)
     return Plot(
-        figure,
+        canvas,
         "Mean error",
         "Mean of the errors of all domains in percent; lower is better."
         + (" Ticks are seeds, ± is their standard deviation." if several else ""),
@@ -70,45 +65,29 @@ def plot_domain_errors(rows: Sequence[Row], styles: Styles, *, in_order: bool) -
         in_order: Whether the domains are in the order of the stream.
     """
     domains = list(rows[0].errors)
-    of = {row.label: [row.errors.get(domain, float("nan")) for domain in domains] for row in rows}
+    of = {row.label: [row.errors.get(domain, math.nan) for domain in domains] for row in rows}
     several = len(of) > 2
-    size = (WIDTH, 5.4 if several else 3.6)
-    figure, found = panels(1 + several, size=size, sharex=True, height_ratios=(1.35, 1)[: 1 + several])
-    places = range(len(domains))
-    handles = [found[0].plot(places, of[name], **_fine(styles[name]))[0] for name in of]
-    found[0].set_ylim(bottom=0)
-    found[0].set_ylabel("error (%)")
+    canvas = Canvas()
+    width, ends = canvas.width - LEFT - _RIGHT, (-0.3, len(domains) - 0.7)
+    top = _above_zero([error for errors in of.values() for error in errors])
+    above = canvas.add(Panel(Box(LEFT, 6, width, 165), ends, (0, top)))
+    for name, errors in of.items():
+        above.line(range(len(domains)), errors, styles[name])
+    above.y_axis(nice_ticks(0, top), "error (%)")
+    lowest = above
     if several:
-        _draw_differences(found[1], of, styles)
-    found[-1].set_xticks(places, [domain_name(domain) for domain in domains], rotation=90)
-    figure.align_ylabels(found)
-    legend_below(figure, handles, [short(name) for name in of])
+        lowest = canvas.add(_differences(of, styles, Box(LEFT, 186, width, 122), ends))
+        above.x_axis((place, "") for place in range(len(domains)))
+    names = [domain_name(domain) for domain in domains]
+    lowest.x_axis(enumerate(names), upright=False)
+    bottom = lowest.box.top + lowest.box.height + 12 + max(text_width(name, TICK) for name in names)
+    canvas.height = canvas.legend([(short(name), styles[name]) for name in of], bottom) + 4
     return Plot(
-        figure,
+        canvas,
         "Error by domain",
         f"Error in each domain{' in the order of the stream' if in_order else ''}; lower is better."
         + (" Below, its difference from the median row, without what is far off." if several else ""),
     )
-
-
-def _draw_differences(panel: Any, of: dict[str, list[float]], styles: Styles) -> None:
-    middle = [statistics.median(errors) for errors in zip(*of.values(), strict=True)]
-    apart = {name: [e - m for e, m in zip(errors, middle, strict=True)] for name, errors in of.items()}
-    # A row that is far off would flatten all others.
-    distances = sorted(abs(value) for values in apart.values() for value in values)
-    limit = max(1.0, 3 * distances[int(0.75 * (len(distances) - 1))])
-    near = {name: v for name, v in apart.items() if statistics.median(abs(value) for value in v) <= limit}
-    for name, values in near.items():
-        panel.plot(range(len(values)), values, **_fine(styles[name]))
-    furthest = 1.1 * max(abs(value) for values in near.values() for value in values)
-    reach = min(2 * limit, max(1.0, furthest))
-    panel.set_ylim(-reach, reach)
-    panel.axhline(0, color="black", linewidth=0.6)
-    panel.set_ylabel("difference from the\nmedian row (points)")
-
-
-def _fine(style: dict[str, Any]) -> dict[str, Any]:
-    return style | {"linewidth": 1.1, "markersize": 3}
 
 
 def plot_running_errors(rows: Sequence[Logged], styles: Styles) -> Plot:
@@ -118,22 +97,49 @@ def plot_running_errors(rows: Sequence[Logged], styles: Styles) -> Plot:
         rows: Label and step logs of each row.
         styles: Line styles by label.
     """
-    figure, (panel,) = panels(size=(WIDTH, 4.0))
-    handles = []
-    for label, logs in rows:
-        handles += panel.plot(*_so_far(logs), **_fine(styles[label]) | {"marker": ""})
-    panel.set_ylim(bottom=0)
-    panel.set_ylabel("error so far (%)")
-    panel.set_xlabel(step_label(rows[0][1][0]))
+    canvas = Canvas()
+    curves = {label: _so_far(logs) for label, logs in rows}
     stretches = _shared_stretches([log for _, logs in rows for log in logs])
+    names = room_for_names(stretches)
+    longest = max(len(log) for _, logs in rows for log in logs)
+    high = _above_zero([error for _, errors in curves.values() for error in errors])
+    box = Box(LEFT, 6 + names, canvas.width - LEFT - _RIGHT, 190)
+    panel = canvas.add(Panel(box, (-0.5, longest - 0.5), (0, high)))
+    for label, (places, errors) in curves.items():
+        panel.line(places, errors, styles[label]._replace(marker=""))
+    panel.y_axis(nice_ticks(0, high), "error so far (%)")
+    steps_axis(panel, rows[0][1][0])
     marked = stretches is not None and mark_domains(panel, stretches, names=True)
-    legend_below(figure, handles, [short(label) for label, _ in rows])
+    bottom = box.top + box.height + 4 + 1.2 * TICK + 1.3 * LABEL + 10
+    canvas.height = canvas.legend([(short(label), styles[label]) for label, _ in rows], bottom) + 4
     return Plot(
-        figure,
+        canvas,
         "Error so far",
         "Percent wrong of all answers up to a step, over all seeds."
         + (" Vertical lines: the domain changes." if marked else ""),
     )
+
+
+def _differences(of: Mapping[str, list[float]], styles: Styles, box: Box, ends: tuple[float, float]) -> Panel:
+    middle = [statistics.median(errors) for errors in zip(*of.values(), strict=True)]
+    apart = {name: [e - m for e, m in zip(errors, middle, strict=True)] for name, errors in of.items()}
+    # A row that is far off would flatten all others.
+    distances = sorted(abs(value) for values in apart.values() for value in values if not math.isnan(value))
+    limit = max(1.0, 3 * distances[int(0.75 * (len(distances) - 1))] if distances else 0.0)
+    near = {name: v for name, v in apart.items() if statistics.median(abs(value) for value in v) <= limit}
+    furthest = 1.1 * max((abs(v) for values in near.values() for v in values if not math.isnan(v)), default=0.0)
+    reach = min(2 * limit, max(1.0, furthest))
+    panel = Panel(box, ends, (-reach, reach))
+    for name, values in near.items():
+        panel.line(range(len(values)), values, styles[name])
+    panel.across(0, LineStyle("#000000", width=0.6))
+    panel.y_axis(nice_ticks(-reach, reach), "from the median (points)")
+    return panel
+
+
+def _above_zero(values: Sequence[float]) -> float:
+    """The upper end of an axis from 0 on which all values fit."""
+    return 1.05 * max([value for value in values if not math.isnan(value)], default=1.0) or 1.0
 
 
 def _shared_stretches(logs: Sequence[Sequence[StepFacts]]) -> list[Stretch] | None:
@@ -146,7 +152,7 @@ def _so_far(logs: Sequence[Sequence[StepFacts]]) -> tuple[list[int], list[float]
     by_step = list(zip(*logs, strict=False))
     wrong = list(accumulate(sum(step["wrong"] for step in steps) for steps in by_step))
     images = list(accumulate(sum(step["images"] for step in steps) for steps in by_step))
-    every = -(-len(by_step) // MOST_POINTS)
+    every = steps_per_point(logs[0][: len(by_step)])
     # Counted from the end, so that the last point is the error of the whole stream.
     kept = range((len(by_step) - 1) % every, len(by_step), every)
     return list(kept), [100 * wrong[i] / images[i] for i in kept]

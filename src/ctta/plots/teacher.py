@@ -6,54 +6,57 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ctta.plots.stream_axis import MOST_POINTS, WIDTH, legend_below, mark_domains, step_label, stretches_of
-from ctta.plots.style import COLOURS, Plot, panels
+from ctta.plots.canvas import WIDTH, Area, Canvas, Plot
+from ctta.plots.panel import Box, LineStyle, Panel, nice_ticks
+from ctta.plots.stream_axis import mark_domains, room_for_names, steps_axis, steps_per_point, stretches_of
+from ctta.plots.style import COLOURS
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from ctta.bench.steps import StepFacts
 
+#: Points left of a panel, for the labels of its axis.
+_LEFT = 50.0
 
-def draw_teacher(steps: Sequence[StepFacts], e_min: Any, *, width: float = WIDTH) -> Figure:
+
+def draw_teacher(steps: Sequence[StepFacts], e_min: Any, *, width: float = WIDTH) -> Canvas:
     """Draw the entropy of the student with the reset threshold, and below it the teacher's momentum and resets.
 
     Args:
         steps: The steps of one run.
         e_min: Entropy below which the teacher is reset; anything but a number is not drawn.
-        width: Width of the figure in inches.
+        width: Width of the drawing in inches.
     """
-    figure, (above, below) = panels(2, size=(width, 4.3), sharex=True)
-    every = steps_per_point(steps)
-    handles = above.plot(*_means(steps, "entropy", every), color=COLOURS[1], linewidth=1.1, label="entropy")
-    if isinstance(e_min, (int, float)):
-        handles.append(above.axhline(e_min, color=COLOURS[3], linewidth=1, linestyle="--", label=f"e_min = {e_min:g}"))
-    above.set_ylim(bottom=0)
-    above.set_ylabel("entropy (nat)")
+    canvas, every, stretches = Canvas(width), steps_per_point(steps), stretches_of(steps)
+    room, ends = room_for_names(stretches), (-0.5, len(steps) - 0.5)
+    wide = canvas.width - _LEFT - 8
+    x, entropies = _means(steps, "entropy", every)
+    limit = float(e_min) if isinstance(e_min, (int, float)) else None
+    high = 1.05 * max([*entropies, limit or 0.0]) or 1.0
+    above = canvas.add(Panel(Box(_LEFT, 6 + room, wide, 110), ends, (0, high)))
+    legend: list[tuple[str, LineStyle | Area]] = [("entropy", LineStyle(COLOURS[1]))]
+    above.line(x, entropies, LineStyle(COLOURS[1]))
+    if limit is not None:
+        legend.append((f"e_min = {limit:g}", LineStyle(COLOURS[3], "--")))
+        above.across(limit, LineStyle(COLOURS[3], "--"))
+    above.y_axis(nice_ticks(0, high), "entropy (nat)")
+    above.x_axis((tick, "") for tick, _ in nice_ticks(0, ends[1]))
     x, alphas = _means(steps, "alpha", every)
-    handles += below.plot(x, alphas, color=COLOURS[4], linewidth=1.1, label="α")
-    below.set_ylabel("momentum α")
     # Leave room for the resets at the bottom, and a scale on which a fixed momentum can be read.
-    room = max(0.18 * (max(alphas) - min(alphas)), 1e-3)
-    below.set_ylim(min(alphas) - room, max(alphas) + room)
+    spare = max(0.18 * (max(alphas) - min(alphas)), 1e-3)
+    scale = (min(alphas) - spare, max(alphas) + spare)
+    below = canvas.add(Panel(Box(_LEFT, above.box.top + 124, wide, 110), ends, scale))
+    legend.append(("α", LineStyle(COLOURS[4])))
+    below.line(x, alphas, LineStyle(COLOURS[4]))
+    below.y_axis(nice_ticks(*scale), "momentum α")
     if resets := resets_of(steps):
         blocks = sorted({place // every * every for place in resets})
-        handles += below.plot(
-            blocks,
-            [0.04] * len(blocks),
-            "|",
-            transform=below.get_xaxis_transform(),
-            color=COLOURS[3],
-            markersize=7,
-            markeredgewidth=0.9,
-            label="reset",
-        )
-    below.set_xlabel(step_label(steps))
+        below.strokes([(block, scale[0] + 0.05 * (scale[1] - scale[0])) for block in blocks], COLOURS[3], 7)
+        legend.append(("reset", LineStyle(COLOURS[3], "-", width=0.8)))
+    steps_axis(below, steps)
     for panel in (above, below):
-        mark_domains(panel, stretches_of(steps), names=panel is above)
-    figure.align_ylabels([above, below])
-    legend_below(figure, handles, [str(handle.get_label()) for handle in handles])
-    return figure
+        mark_domains(panel, stretches, names=panel is above)
+    canvas.height = canvas.legend(legend, below.box.top + 110 + 36) + 4
+    return canvas
 
 
 def has_teacher(steps: Sequence[StepFacts]) -> bool:
@@ -90,15 +93,6 @@ def resets_of(steps: Sequence[StepFacts]) -> list[int]:
         steps: The steps of one run.
     """
     return [place for place, step in enumerate(steps) if step.get("teacher_reset")]
-
-
-def steps_per_point(steps: Sequence[StepFacts]) -> int:
-    """How many steps one point of a line averages.
-
-    Args:
-        steps: The steps of one run.
-    """
-    return -(-len(steps) // MOST_POINTS)
 
 
 def _means(steps: Sequence[StepFacts], name: str, every: int) -> tuple[list[float], list[float]]:

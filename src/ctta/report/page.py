@@ -11,7 +11,6 @@ from ctta.bench.compare import Row, unlike_seeds
 from ctta.bench.unlike import distinctions
 from ctta.errors import BadData, MissingExtra
 from ctta.files import size, write_atomically
-from ctta.plots.style import require_matplotlib
 from ctta.report.embed import Drawing, embed
 from ctta.report.groups import Group, read_groups
 from ctta.report.plots import MOST_ROWS, drawings
@@ -29,7 +28,6 @@ class Figure(NamedTuple):
 
 def require_extras() -> None:
     """Raise MissingExtra if a package that the report needs is not installed."""
-    require_matplotlib()
     try:
         import jinja2  # noqa: F401, PLC0415 - an optional dependency
     except ModuleNotFoundError as error:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from ctta.bench.compare import Row
 from ctta.bench.steps import StepLog
+from ctta.plots.canvas import Plot
 from ctta.plots.cost import plot_costs
 from ctta.plots.entropy import Histogram, plot_entropies
 from ctta.plots.errors import plot_domain_errors, plot_mean_errors, plot_running_errors
-from ctta.plots.style import Plot, line_style, phone_style
+from ctta.plots.style import line_style
 from ctta.plots.teacher import has_teacher, plot_teacher
 from ctta.report.embed import Drawing, embed
 from ctta.report.groups import Group
@@ -28,11 +29,8 @@ def drawings(group: Group, prefix: str) -> list[tuple[Drawing, str]]:
     Returns:
         Drawings to embed in a page, each with its caption.
     """
-    with phone_style():
-        return [
-            (embed(plot.svg(), f"{prefix}{number}-"), plot.caption)
-            for number, plot in enumerate(plots_of(group), start=1)
-        ]
+    plots = enumerate(plots_of(group), start=1)
+    return [(embed(plot.svg(), f"{prefix}{number}-"), plot.caption) for number, plot in plots]
 
 
 def plots_of(group: Group) -> Iterator[Plot]:
