@@ -195,7 +195,7 @@ def test_without_step_logs_the_page_says_so_and_leaves_out_what_needs_them(runs:
         log.unlink()
     page = Read(report(runs))
     assert page.figures == ["Mean error", "Speed and memory", "Error by domain"]
-    assert "No steps.jsonl lies beside some records of dmse, source, tent" in page.text
+    assert "Some runs of dmse, source, tent have no step log" in page.text
 
 
 def test_an_unknown_memory_is_a_dash_and_one_domain_has_no_curve(tmp_path: Path) -> None:
