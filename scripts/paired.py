@@ -10,13 +10,13 @@ these batches of the difference in error.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 from pathlib import Path
 
 from ctta.bench.compare import differences, label
 from ctta.bench.record import read_record
+from ctta.bench.steps import read_steps
 from ctta.errors import ParameterError
 
 
@@ -37,19 +37,16 @@ def difference(first: Path, second: Path) -> tuple[float, float]:
     unlike = [*differences(records), *(["seed"] if len({record["spec"]["seed"] for record in records}) > 1 else [])]
     if unlike:
         raise ParameterError(f"Two runs on the same images are needed. These differ in {', '.join(unlike)}.")
-    pairs = zip(
-        *(by_batch(place / record["steps"]) for place, record in zip((first, second), records, strict=True)),
-        strict=True,
-    )
+    pairs = zip(by_batch(first), by_batch(second), strict=True)
     found = [a - b for a, b in pairs]
     return statistics.fmean(found), statistics.stdev(found) / math.sqrt(len(found))
 
 
-def by_batch(steps: Path) -> list[float]:
+def by_batch(folder: Path) -> list[float]:
     """The error on the n-th batches of all domains, for every n; a domain that comes again counts as another."""
     wrong: dict[int, list[tuple[int, int]]] = {}
     domain, place = None, 0
-    for step in map(json.loads, steps.read_text(encoding="utf-8").splitlines()):
+    for step in read_steps(folder):
         place = place + 1 if (step["domain"], step["severity"]) == domain else 0
         domain = (step["domain"], step["severity"])
         wrong.setdefault(place, []).append((step["wrong"], step["images"]))

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from ctta.bench.compare import own_settings
-from ctta.bench.experiments import Cell, Outcome, experiment
-from ctta.bench.paper import SETTINGS
+from ctta.bench.defaults import default_arguments
 from ctta.bench.record import read_records
-from ctta.bench.usual import usual
+from ctta.paper import Cell, Outcome, experiment
+from ctta.paper.numbers import SETTINGS
 from ctta.registry import method
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -80,7 +80,7 @@ def matching(
 
     def fits(record: dict[str, Any]) -> bool:
         spec, setting = record["spec"], SETTINGS[dataset]
-        unsaid = usual(method(spec["method"]), spec["data"]["name"])
+        unsaid = default_arguments(method(spec["method"]), spec["data"]["name"])
         settings = {k: v for k, v in cell.settings.items() if v != unsaid.get(k)}
         return (
             (spec["method"], spec["model"]["name"], spec["data"]["name"]) == (cell.method, model, setting.stream)

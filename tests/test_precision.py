@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctta.bench.demo import prepare_demo
-from ctta.bench.evaluate import evaluate
+from ctta.bench.prequential import evaluate
 from ctta.classifier import Precision
 from ctta.nets import classifier
 from ctta.registry import method

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from ctta.bench.record import read_records
+from ctta.bench.steps import read_steps
 from ctta.errors import ParameterError
 from run_folders import record_of, steps_of, write_run
 
@@ -44,9 +44,8 @@ def test_a_changed_record_makes_the_page_stale(results: ModuleType) -> None:
 
 def test_every_record_counts_what_its_steps_counted() -> None:
     for record in RECORDS:
-        lines = (DOCS / "results" / record["address"] / record["steps"]).read_text(encoding="utf-8").splitlines()
         wrong: dict[str, int] = {}
-        for step in map(json.loads, lines):
+        for step in read_steps(DOCS / "results" / record["address"]):
             assert sum(step["entropy_wrong"]) == step["wrong"]
             assert sum(step["entropy_right"]) == step["images"] - step["wrong"]
             wrong[step["domain"]] = wrong.get(step["domain"], 0) + step["wrong"]

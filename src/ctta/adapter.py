@@ -26,7 +26,7 @@ from ctta.functional import diversity
 from ctta.images import broken_images
 from ctta.norms import batch_norms, fastest_layout, source_statistics_where_single
 from ctta.options import AnswerOptions, Optimizer, SharedOptions, check_bounds, check_literals
-from ctta.recipes import BENCHMARKS
+from ctta.recipes import NOTHING_SET
 from ctta.state import Stateful
 
 logger = logging.getLogger("ctta")
@@ -70,7 +70,7 @@ class Adapter(Stateful):
     answers_with: ClassVar[tuple[str, ...]] = ("student",)
     # Where a method's published value of a shared option is not the one of __init__ below.
     defaults: ClassVar[SharedOptions] = {}
-    recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {name: {} for name in BENCHMARKS}
+    recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = NOTHING_SET
 
     def __init__(
         self,

@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 from ctta import Adapter, nets
 from ctta.bench.compare import rows
+from ctta.bench.defaults import batch_size
 from ctta.bench.jobs import Job, do
 from ctta.bench.pool import do_all
 from ctta.bench.record import SCHEMA, read_record, read_records
-from ctta.bench.usual import batch_size
 from ctta.cli import app
 from ctta.errors import BadData, ConcurrentUse, MissingData, ParameterError, UnknownMethod, UnknownStream
 from ctta.streams.digits import digits

@@ -8,14 +8,13 @@ import json
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ctta.bench.defaults import recipe_named
 from ctta.bench.spec import COMPARABLE
 from ctta.bench.unlike import comparable, distinctions, unsaid
-from ctta.bench.usual import recipe
 from ctta.errors import CttaError
-from ctta.registry import methods
 
 #: Stands for the error of a domain that a row does not have.
 NONE = "–"
@@ -27,14 +26,35 @@ class UnlikeRuns(CttaError):
 
 @dataclass(frozen=True)
 class Row:
-    """One method with its settings: errors per domain and their mean, over seeds."""
+    """One method with its settings: errors per domain and their mean, over seeds.
+
+    Args:
+        label: Method and the settings that differ from its recipe.
+        seeds: The seeds of the runs.
+        errors: Error of each domain in percent.
+        mean: Mean of the errors over domains.
+        spread: Standard deviation of the mean over seeds; None with one seed.
+        images_per_second: Mean speed.
+        records: The records of the runs, one per seed.
+    """
 
     label: str
     seeds: tuple[int, ...]
     errors: dict[str, float]
     mean: float
-    spread: float | None  # standard deviation of the mean over seeds
+    spread: float | None
     images_per_second: float
+    records: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+
+    @property
+    def peak_memory(self) -> float | None:
+        """Mean peak memory of the runs in bytes; None if it is unknown for one of them."""
+        sizes = [record["peak_memory"] for record in self.records]
+        return None if None in sizes else statistics.fmean(sizes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers of the row as plain values, without the records."""
+        return {name: value for name, value in asdict(self).items() if name != "records"}
 
 
 def rows(records: Sequence[dict[str, Any]], *, force: bool = False) -> list[Row]:
@@ -49,14 +69,22 @@ def rows(records: Sequence[dict[str, Any]], *, force: bool = False) -> list[Row]
     for record, facts in zip(records, distinctions([record["spec"] for record in records]), strict=True):
         spec = record["spec"]
         name = label(record) + (f" [{', '.join(f'{k}={v}' for k, v in facts.items())}]" if facts else "")
-        # What a label shortens still keeps rows apart.
-        whole = json.dumps([comparable(spec, fact) for fact in COMPARABLE], sort_keys=True)
-        groups.setdefault((name, spec.get("source_data"), whole), {})[spec["seed"]] = record
+        # The label abbreviates these facts; the key must not.
+        groups.setdefault((name, spec.get("source_data"), comparable_key(spec)), {})[spec["seed"]] = record
     names = [name for name, _, _ in groups]
     return [
         _row(name if names.count(name) == 1 else f"{name} source {str(source)[:8]}", list(group.values()))
         for (name, source, _), group in groups.items()
     ]
+
+
+def comparable_key(spec: dict[str, Any]) -> str:
+    """A text that is equal for two specifications if and only if their numbers can be compared.
+
+    Args:
+        spec: The specification of a run, as in its record.
+    """
+    return json.dumps([comparable(spec, fact) for fact in COMPARABLE], sort_keys=True)
 
 
 def differences(records: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
@@ -95,7 +123,7 @@ def label(record: dict[str, Any]) -> str:
 def own_settings(record: dict[str, Any]) -> dict[str, Any]:
     """The settings of a run that are not its recipe's."""
     spec = record["spec"]
-    known = recipe(methods()[spec["method"]], spec["data"]["name"]) if spec["method"] in methods() else {}
+    known = recipe_named(spec["method"], spec["data"]["name"])
     return {k: v for k, v in spec["settings"].items() if known.get(k, _Absent) != v}
 
 
@@ -153,6 +181,7 @@ def _row(name: str, group: Sequence[dict[str, Any]]) -> Row:
         mean=statistics.fmean(means),
         spread=statistics.stdev(means) if len(means) > 1 else None,
         images_per_second=statistics.fmean(record["images_per_second"] for record in group),
+        records=tuple(group),
     )
 
 

@@ -15,11 +15,12 @@ import torch
 
 from ctta import nets
 from ctta.adapter import Adapter
-from ctta.bench.evaluate import Progress, evaluate
 from ctta.bench.jobs import Job, build_adapter, open_stream, spec_of
+from ctta.bench.prequential import Progress, evaluate
 from ctta.bench.record import write_record
-from ctta.bench.run import STEPS, record_of
+from ctta.bench.run import record_of
 from ctta.bench.spec import RunSpec
+from ctta.bench.steps import STEPS
 from ctta.errors import ParameterError
 from ctta.files import write_atomically
 from ctta.registry import method

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from ctta import nets
 from ctta.adapter import Adapter
+from ctta.bench.defaults import default_arguments, recipe
 from ctta.bench.run import Listen, run
 from ctta.bench.sources import CLASSES, digest_of, open_domains, read_images, severities_of
 from ctta.bench.spec import RunSpec
 from ctta.bench.tensorboard import Events, require_tensorboard
-from ctta.bench.usual import recipe, usual
 from ctta.classifier import Classifier
 from ctta.errors import MissingData, ParameterError
 from ctta.methods.eata import fisher_from_source
@@ -187,7 +187,7 @@ def _arguments(job: Job) -> dict[str, Any]:
     if "seed" in job.settings:
         raise ParameterError("The seed is given with --seed, not with --set.")
     # One run must have one address: 1 and 1.0 are the same learning rate, and what is usual need not be said.
-    defaults, unsaid = cls.arguments(), usual(cls, job.stream)
+    defaults, unsaid = cls.arguments(), default_arguments(cls, job.stream)
     settings = {
         k: float(v) if type(v) is int and isinstance(defaults[k], float) else v for k, v in job.settings.items()
     }

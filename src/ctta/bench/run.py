@@ -18,17 +18,17 @@ import torch
 from torch import Tensor
 
 from ctta.adapter import Adapter
-from ctta.bench.evaluate import Progress, scored
 from ctta.bench.memory import forget_peak, peak_memory
+from ctta.bench.prequential import Progress, scored
 from ctta.bench.record import FORMAT, NAME, environment, read_record, write_record
 from ctta.bench.spec import RunSpec
+from ctta.bench.steps import STEPS
 from ctta.classifier import Classifier
 from ctta.errors import BadData, ConcurrentUse
 from ctta.files import write_atomically
 from ctta.streams.protocols import CONCENTRATION
 from ctta.streams.stream import Stream
 
-STEPS = "steps.jsonl"
 ADAPTED = "adapted.ctta"
 
 #: Gives the listener for an adapter that has so many steps to go.

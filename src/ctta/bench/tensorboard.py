@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from ctta.adapter import Adapter
 from ctta.bench.compare import label
-from ctta.bench.evaluate import Progress
-from ctta.bench.run import STEPS, Listen
+from ctta.bench.prequential import Progress
+from ctta.bench.run import Listen
 from ctta.bench.spec import RunSpec
+from ctta.bench.steps import read_steps, steps_file
 from ctta.errors import MissingExtra
 from ctta.streams.batch import Batch
 
@@ -77,9 +77,8 @@ class Events:
         for older in folder.glob("events.out.tfevents.*"):
             older.unlink()
         self._writer = SummaryWriter(str(folder), flush_secs=_FLUSH_SECONDS)
-        log = self._place / STEPS
-        for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
-            self._step(json.loads(line))
+        for step in read_steps(self._place) if steps_file(self._place) is not None else ():
+            self._step(step)
 
     def _step(self, log: dict[str, Any]) -> None:
         self._last[log["domain"]] = log["index"]

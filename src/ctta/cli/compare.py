@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,7 +43,7 @@ def echo_comparison(
     found = rows(records, force=force)
     unlike = differences(records)
     if as_json:
-        typer.echo(json.dumps({"rows": [asdict(row) for row in found], "unlike": unlike}, indent=1))
+        typer.echo(json.dumps({"rows": [row.to_json() for row in found], "unlike": unlike}, indent=1))
         return
     for fact, values in unlike.items():
         typer.echo(f"NOT COMPARABLE: {fact} differs: {'; '.join(values)}", err=True)

@@ -29,10 +29,10 @@ def demo(
     """Compare methods on handwritten digits under fifteen corruptions: no download, a minute or two, a report page."""
     # Here, because ctta --help takes none of these.
     from ctta.bench.demo import prepare_demo, run_demo  # noqa: PLC0415
-    from ctta.bench.report import require_extras, write_report  # noqa: PLC0415
     from ctta.cli.progress import Bars  # noqa: PLC0415
     from ctta.cli.tables import echo_errors  # noqa: PLC0415
     from ctta.registry import methods as known  # noqa: PLC0415
+    from ctta.report import require_extras, write_report  # noqa: PLC0415
 
     # What can fail fails here, before the minute of work.
     require_extras()

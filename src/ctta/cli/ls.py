@@ -77,8 +77,8 @@ def _models() -> list[dict[str, Any]]:
 
 
 def _experiments() -> list[dict[str, Any]]:
-    from ctta.bench.experiments import EXPERIMENTS  # noqa: PLC0415
     from ctta.cli.run import parse_seeds  # noqa: PLC0415
+    from ctta.paper import EXPERIMENTS  # noqa: PLC0415
 
     return [
         {

@@ -18,8 +18,8 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print file, runs and size as JSON.")] = False,
 ) -> None:
     """Write one page with tables, figures and the facts of every run; it needs no network and no other file."""
-    from ctta.bench.report import TITLE, write_report  # noqa: PLC0415 - ctta --help takes no torch
     from ctta.files import size  # noqa: PLC0415
+    from ctta.report import TITLE, write_report  # noqa: PLC0415 - ctta --help takes no torch
 
     runs = write_report(folders, out, title=title or TITLE)
     written = out.stat().st_size

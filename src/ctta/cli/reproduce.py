@@ -1,4 +1,4 @@
-"""ctta reproduce: the runs behind a table or figure of the paper, with the published figures beside ours."""
+"""ctta reproduce: run a table or figure of the paper, with the published numbers next to ours."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
-    """Run an experiment of the paper, or what is missing of it, and print our figures beside the published ones."""
-    from ctta.bench.experiments import experiment  # noqa: PLC0415 - ctta --help takes no torch
-    from ctta.bench.plots import require_matplotlib  # noqa: PLC0415
+    """Run an experiment of the paper, or what is missing of it, and print our numbers next to the published ones."""
     from ctta.bench.pool import do_all  # noqa: PLC0415
-    from ctta.bench.reproduce import Request, draw, notes, plan, rows  # noqa: PLC0415
+    from ctta.paper import experiment  # noqa: PLC0415 - ctta --help takes no torch
+    from ctta.paper.reproduce import Request, draw, notes, plan, rows  # noqa: PLC0415
+    from ctta.plots.style import require_matplotlib  # noqa: PLC0415
     from ctta.streams.corruptions import CORRUPTIONS  # noqa: PLC0415
 
     table = experiment(name)

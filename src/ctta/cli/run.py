@@ -71,9 +71,9 @@ def run(
 
     The method takes the settings published for the stream (its recipe) unless --set says otherwise.
     """
+    from ctta.bench.defaults import batch_size as default_batch_size  # noqa: PLC0415
     from ctta.bench.jobs import Job  # noqa: PLC0415 - ctta --help takes no torch
     from ctta.bench.pool import do_all  # noqa: PLC0415
-    from ctta.bench.usual import batch_size as usual_batch_size  # noqa: PLC0415
     from ctta.cli.compare import echo_comparison  # noqa: PLC0415
     from ctta.streams.corruptions import CORRUPTIONS  # noqa: PLC0415
 
@@ -92,7 +92,7 @@ def run(
         severity=severity,
         corruptions=CORRUPTIONS if corruptions is None else parse_names(corruptions),
         images=images,
-        batch_size=batch_size or usual_batch_size(stream),
+        batch_size=batch_size or default_batch_size(stream),
         learn=learn,
         keep=keep,
         command=command_line(),

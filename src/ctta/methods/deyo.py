@@ -19,7 +19,7 @@ from ctta.errors import ParameterError
 from ctta.functional import entropy
 from ctta.norms import before_last_stage, norm_affine, source_statistics_where_single, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
-from ctta.recipes import per_dataset
+from ctta.recipes import RECIPES
 from ctta.registry import register
 
 
@@ -34,7 +34,7 @@ class DeYO(Adapter):
     trains = "the weights and biases of normalisation layers before the last stage"
     passes = (2, 1)
     defaults: ClassVar[SharedOptions] = {"nesterov": False}
-    recipes = per_dataset()
+    recipes = RECIPES["deyo"]
 
     def __init__(
         self,

@@ -22,11 +22,8 @@ from ctta.functional import entropy
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.prototypes import source_images
-from ctta.recipes import per_dataset
+from ctta.recipes import RECIPES
 from ctta.registry import register
-
-FISHER_ALPHA = {"cifar10-c": 1.0, "cifar100-c": 1.0, "imagenet-c": 2000.0, "domainnet-126": 2000.0}
-D_MARGIN = {"cifar10-c": 0.4, "cifar100-c": 0.1, "imagenet-c": 0.05, "domainnet-126": 0.1}
 
 
 @register
@@ -40,7 +37,7 @@ class EATA(Adapter):
     passes = (1, 1)
     # Differs from the benchmark repo, whose SGD has nesterov momentum; the authors' has not. (RDumb, DeYO, SAR too.)
     defaults: ClassVar[SharedOptions] = {"nesterov": False}
-    recipes = per_dataset(d_margin=D_MARGIN, fisher_alpha=FISHER_ALPHA)
+    recipes = RECIPES["eata"]
 
     p_bar: Tensor | None
 

@@ -10,9 +10,9 @@ from typing import ClassVar
 from torch import nn
 from typing_extensions import Unpack
 
-from ctta.methods.eata import D_MARGIN, EATA
+from ctta.methods.eata import EATA
 from ctta.options import SharedOptions
-from ctta.recipes import per_dataset
+from ctta.recipes import RECIPES
 from ctta.registry import register
 
 
@@ -21,8 +21,7 @@ class RDumb(EATA):
     """ETA with a full reset (weights, optimizer, mean prediction) every 1000 steps."""
 
     defaults: ClassVar[SharedOptions] = {"reset_every": 1000, "nesterov": False}
-    # d_margin 0.4 on CIFAR100-C is what the published rows were made with; 0.1, as in EATA, is the saner value.
-    recipes = per_dataset(d_margin=D_MARGIN | {"cifar100-c": 0.4})
+    recipes = RECIPES["rdumb"]
 
     def __init__(
         self, model: nn.Module, *, e_margin: float = 0.4, d_margin: float = 0.05, **shared: Unpack[SharedOptions]

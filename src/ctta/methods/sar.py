@@ -16,7 +16,7 @@ from ctta.adapter import Adapter, Learning, Step
 from ctta.functional import entropy
 from ctta.norms import before_last_stage, norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
-from ctta.recipes import per_dataset
+from ctta.recipes import RECIPES
 from ctta.registry import register
 
 
@@ -27,7 +27,7 @@ class SAR(Adapter):
     trains = "the weights and biases of normalisation layers before the last stage"
     passes = (2, 2)
     defaults: ClassVar[SharedOptions] = {"optimizer": "sgd", "nesterov": False}
-    recipes = per_dataset(optimizer="sgd")
+    recipes = RECIPES["sar"]
 
     average: Tensor | None
 

@@ -1,0 +1,159 @@
+"""The paper's figures: outcomes of experiments as plots."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ctta.bench.run import ADAPTED
+from ctta.bench.steps import read_log
+from ctta.nets.models import MODELS
+from ctta.paper.experiment import Outcome
+from ctta.plots import curves, entropy, momentum, prototypes, resets, teacher
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ctta.plots.canvas import Canvas
+
+#: Kinds of prototypes, each with its marker.
+_KINDS = (("classifier rows", "^"), ("test time", "o"), ("source means", "s"))
+
+
+def draw_lines(parameter: str, label: str, *, log: bool = False) -> Callable[[Sequence[Outcome]], Figure]:
+    """Make a drawing of error against a parameter, with a line per method.
+
+    Args:
+        parameter: A field of a cell or an argument of its method.
+        label: Label of the parameter's axis.
+        log: Whether that axis is logarithmic.
+    """
+
+    def draw(outcomes: Sequence[Outcome]) -> Figure:
+        by_method: dict[str, list[Outcome]] = {}
+        for outcome in outcomes:
+            by_method.setdefault(outcome.cell.method, []).append(outcome)
+        return curves.draw_curves([_curve(name, mine, parameter) for name, mine in by_method.items()], label, log=log)
+
+    return draw
+
+
+def draw_orders(outcomes: Sequence[Outcome]) -> Figure:
+    """Draw a dot per random order and method.
+
+    Args:
+        outcomes: One outcome per method, with a record per order.
+    """
+    return curves.draw_orders([(outcome.cell.label, outcome.errors, outcome.mean) for outcome in outcomes])
+
+
+def draw_alphas(outcomes: Sequence[Outcome]) -> Figure:
+    """Draw error against a fixed momentum, by corruption and severity.
+
+    Args:
+        outcomes: One outcome per severity and momentum.
+    """
+    return momentum.draw_alphas(_errors_by_alpha(outcomes))
+
+
+def draw_best_alphas(outcomes: Sequence[Outcome]) -> Figure:
+    """Draw for how many corruptions each momentum is best.
+
+    Args:
+        outcomes: One outcome per severity and momentum.
+    """
+    return momentum.draw_best_alphas(_errors_by_alpha(outcomes))
+
+
+def draw_entropies(outcomes: Sequence[Outcome]) -> Figure:
+    """Draw histograms of the entropy of correct and incorrect predictions.
+
+    Args:
+        outcomes: One outcome per panel.
+    """
+    histograms = []
+    for outcome in outcomes:
+        logs = [read_log(outcome.folder_of(record)) for record in outcome.records]
+        correct = [sum(column) for column in zip(*(log.entropy_correct for log in logs), strict=True)]
+        wrong = [sum(column) for column in zip(*(log.entropy_wrong for log in logs), strict=True)]
+        histograms.append(entropy.Histogram(outcome.cell.label, correct, wrong))
+    model = outcomes[0].records[0]["spec"]["model"]["name"]
+    return entropy.draw_entropies(histograms, MODELS[model].num_classes)
+
+
+def draw_teacher(outcomes: Sequence[Outcome]) -> Canvas:
+    """Draw entropy, momentum and resets along the stream of the first run.
+
+    Args:
+        outcomes: The first one is drawn.
+    """
+    record = outcomes[0].records[0]
+    return teacher.draw_teacher(outcomes[0].steps(record), record["settings"].get("e_min"), width=7.5)
+
+
+def draw_resets(outcomes: Sequence[Outcome]) -> Figure:
+    """Draw error and share of resets by threshold, with a panel per situation.
+
+    Args:
+        outcomes: Outcomes whose labels begin with "situation:".
+    """
+    situations: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        situations.setdefault(outcome.cell.label.split(":")[0], []).append(outcome)
+    return resets.draw_resets(
+        [
+            resets.Thresholds(
+                situation,
+                e_min=[outcome.records[0]["settings"]["e_min"] for outcome in mine],
+                errors=[outcome.mean for outcome in mine],
+                resets=[100 * statistics.fmean(_share_of_resets(o, record) for record in o.records) for o in mine],
+            )
+            for situation, mine in situations.items()
+        ]
+    )
+
+
+def draw_prototypes(outcomes: Sequence[Outcome]) -> Figure:
+    """Draw the prototypes that runs began and ended with in one plane.
+
+    Args:
+        outcomes: Runs that kept their adapted model, with and without source data.
+    """
+    from safetensors import safe_open  # noqa: PLC0415
+
+    found: dict[str, Any] = {}
+    for outcome in outcomes:
+        with safe_open(outcome.folder_of(outcome.records[0]) / ADAPTED, framework="np") as file:
+            if outcome.cell.source_data:
+                found["source means"] = file.get_tensor("p_0")
+            else:
+                found["classifier rows"], found["test time"] = file.get_tensor("p_0"), file.get_tensor("p_t")
+    return prototypes.draw_prototypes([(name, marker, found[name]) for name, marker in _KINDS if name in found])
+
+
+def _curve(name: str, outcomes: Sequence[Outcome], parameter: str) -> curves.Curve:
+    values = [_value(outcome, parameter) for outcome in outcomes]
+    published = [(v, o.published.mean) for v, o in zip(values, outcomes, strict=True) if o.published is not None]
+    means, spreads = [outcome.mean for outcome in outcomes], [outcome.spread or 0.0 for outcome in outcomes]
+    return curves.Curve(name, values, means, spreads, published)
+
+
+def _value(outcome: Outcome, parameter: str) -> Any:
+    if hasattr(outcome.cell, parameter):
+        return getattr(outcome.cell, parameter)
+    return outcome.records[0]["settings"][parameter]
+
+
+def _errors_by_alpha(outcomes: Sequence[Outcome]) -> momentum.Errors:
+    found: dict[int, dict[str, dict[float, float]]] = {}
+    for outcome in outcomes:
+        by_domain = found.setdefault(outcome.cell.severity, {})
+        for domain, error in [*outcome.domains.items(), ("mean", outcome.mean)]:
+            by_domain.setdefault(domain, {})[outcome.cell.settings["alpha"]] = error
+    return dict(sorted(found.items()))
+
+
+def _share_of_resets(outcome: Outcome, record: dict[str, Any]) -> float:
+    steps = outcome.steps(record)
+    return len(teacher.resets_of(steps)) / len(steps)

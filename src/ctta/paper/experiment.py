@@ -1,0 +1,145 @@
+"""An experiment: cells that stand for runs, their outcomes, and drawings of them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctta.bench.steps import StepFacts, read_steps
+from ctta.paper.numbers import CORRUPTED, Published
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ctta.plots.canvas import Canvas
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of an experiment and its published result.
+
+    Args:
+        label: Label of the row.
+        method: Name of the method.
+        published: The published result, if any.
+        settings: Arguments of the method that differ from its recipe.
+        source_data: Whether the method gets source data.
+        protocol: Name of the protocol.
+        times: Rounds of a recurring stream.
+        severity: Severity of the corruptions.
+        batch_size: Images per batch; None means the paper's.
+        images: Images per domain; None means as requested.
+        domain: The one domain that counts; None means the mean over all.
+        keep: Whether to keep the adapted model.
+    """
+
+    label: str
+    method: str
+    published: Published | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    source_data: bool = False
+    protocol: str = "continual"
+    times: int = 1
+    severity: int = 5
+    batch_size: int | None = None
+    images: int | None = None
+    domain: str | None = None
+    keep: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A cell with the records of its runs.
+
+    Args:
+        cell: The cell.
+        records: One record per seed.
+        folder: Folder of the runs.
+    """
+
+    cell: Cell
+    records: Sequence[dict[str, Any]]
+    folder: Path
+
+    @property
+    def errors(self) -> list[float]:
+        """The error of each run: the mean over domains, or of the one domain that counts."""
+        domain = self.cell.domain
+        return [record["mean"] if domain is None else record["errors"][domain] for record in self.records]
+
+    @property
+    def mean(self) -> float:
+        """The mean error over seeds."""
+        return statistics.fmean(self.errors)
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation over seeds; None with one seed."""
+        return statistics.stdev(self.errors) if len(self.records) > 1 else None
+
+    @property
+    def domains(self) -> dict[str, float]:
+        """The error of each domain, averaged over seeds."""
+        return {d: statistics.fmean(r["errors"][d] for r in self.records) for d in self.records[0]["errors"]}
+
+    @property
+    def published(self) -> Published | None:
+        """The published result over the domains of these runs."""
+        return None if self.cell.published is None else self.cell.published.over(self.domains)
+
+    def folder_of(self, record: dict[str, Any]) -> Path:
+        """The folder of one run.
+
+        Args:
+            record: Its record.
+        """
+        return self.folder / str(record["address"])
+
+    def steps(self, record: dict[str, Any]) -> list[StepFacts]:
+        """The steps of one run.
+
+        Args:
+            record: Its record.
+        """
+        return read_steps(self.folder_of(record))
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of an experiment.
+
+    Args:
+        name: Beginning of the file's name.
+        title: Title of the figure.
+        draw: Draws the outcomes of the experiment.
+    """
+
+    name: str
+    title: str
+    draw: Callable[[Sequence[Outcome]], Figure | Canvas]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure of the paper.
+
+    Args:
+        name: Its name on the command line.
+        title: Its title.
+        cells: Gives the cells for a dataset.
+        drawings: Figures to draw from the outcomes.
+        seeds: Default seeds, as on the command line.
+        note: Printed below the table.
+        datasets: The datasets it covers.
+    """
+
+    name: str
+    title: str
+    cells: Callable[[str], list[Cell]]
+    drawings: tuple[Drawing, ...] = ()
+    seeds: str = "0"
+    note: str = ""
+    datasets: tuple[str, ...] = CORRUPTED

@@ -1,0 +1,251 @@
+"""Reproduce an experiment: its jobs, and our numbers next to the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ctta.bench.jobs import Job
+from ctta.errors import MissingData, ParameterError
+from ctta.files import write_atomically
+from ctta.paper.experiment import Cell, Experiment, Outcome
+from ctta.paper.numbers import SETTINGS, Setting
+from ctta.plots.style import svg
+from ctta.streams.corruptions import CORRUPTIONS
+from ctta.streams.protocols import GRADUAL
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to reproduce, with which data and model, and how much of it.
+
+    Args:
+        dataset: A key of SETTINGS.
+        data: Folder of the published files, or an npz with clean images.
+        model: Source model; None means the paper's.
+        weights: Its weights file.
+        source_data: An npz with labelled source images.
+        image_list: Text file with the images of ImageNet-C to use.
+        clean: An npz with the clean images.
+        methods: Only rows of these methods; None means all.
+        corruptions: The corruptions, in order.
+        images: Images per domain; None means all.
+        seeds: The seeds of each row.
+        command: Command line for the records.
+        tensorboard: Folder for TensorBoard events.
+    """
+
+    dataset: str
+    data: Path | None = None
+    model: str | None = None
+    weights: Path | None = None
+    source_data: Path | None = None
+    image_list: Path | None = None
+    clean: Path | None = None
+    methods: frozenset[str] | None = None
+    corruptions: tuple[str, ...] = CORRUPTIONS
+    images: int | None = None
+    seeds: tuple[int, ...] = (0,)
+    command: str = ""
+    tensorboard: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.dataset not in SETTINGS:
+            known = ", ".join(SETTINGS)
+            raise ParameterError(f"The dataset must be one of {known}. Got {self.dataset!r} instead.")
+
+    @property
+    def setting(self) -> Setting:
+        """The paper's setting of the dataset."""
+        return SETTINGS[self.dataset]
+
+    @property
+    def net(self) -> str:
+        """Name of the source model."""
+        return self.model or self.setting.backbone
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The part of an experiment that can run as requested.
+
+    Args:
+        experiment: The experiment.
+        request: The request.
+        cells: The cells that can run.
+        left_out: Labels of the other cells, with the reason.
+    """
+
+    experiment: Experiment
+    request: Request
+    cells: tuple[Cell, ...]
+    left_out: dict[str, str]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs, cell by cell and seed by seed."""
+        return [job_of(cell, self.request, seed) for cell in self.cells for seed in self.request.seeds]
+
+    def outcomes(self, records: Sequence[dict[str, Any]], folder: Path) -> list[Outcome]:
+        """Pair the cells with their records.
+
+        Args:
+            records: Records in the order of the jobs.
+            folder: Folder of the runs.
+        """
+        n = len(self.request.seeds)
+        return [Outcome(cell, records[i * n : (i + 1) * n], folder) for i, cell in enumerate(self.cells)]
+
+
+def plan(experiment: Experiment, request: Request) -> Plan:
+    """Find the cells of an experiment that can run as requested.
+
+    Args:
+        experiment: The experiment.
+        request: The request.
+
+    Raises:
+        ParameterError: The experiment does not cover the dataset.
+        MissingData: No cell can run; the message says why.
+    """
+    if request.dataset not in experiment.datasets:
+        where = ", ".join(experiment.datasets)
+        raise ParameterError(f"The experiment {experiment.name} is about {where}. Got {request.dataset} instead.")
+    cells, left_out = [], {}
+    for cell in experiment.cells(request.dataset):
+        if request.methods is not None and cell.method not in request.methods:
+            continue
+        if cell.source_data and request.source_data is None:
+            left_out[cell.label] = "needs --source-data"
+        elif cell.images is not None and cell.images > (request.images or cell.images):
+            left_out[cell.label] = f"needs more than {request.images} images per domain"
+        else:
+            cells.append(cell)
+    if not cells:
+        raise MissingData(
+            f"No row of {experiment.name} is left: "
+            + (", ".join(f"{label} {why}" for label, why in left_out.items()) or "no row has these methods")
+            + "."
+        )
+    return Plan(experiment, request, tuple(cells), left_out)
+
+
+def job_of(cell: Cell, request: Request, seed: int) -> Job:
+    """The job of a cell.
+
+    Args:
+        cell: The cell.
+        request: The request.
+        seed: Seed of the run.
+    """
+    return Job(
+        method=cell.method,
+        stream=request.setting.stream,
+        model=request.net,
+        weights=request.weights,
+        data=request.data,
+        image_list=request.image_list,
+        clean=request.clean if "clean" in cell.protocol else None,
+        source_data=request.source_data if cell.source_data else None,
+        settings=cell.settings,
+        protocol=cell.protocol,
+        times=cell.times,
+        corruptions=request.corruptions,
+        severity=cell.severity,
+        images=cell.images or request.images,
+        batch_size=cell.batch_size or request.setting.batch_size,
+        seed=seed,
+        keep=cell.keep,
+        command=request.command,
+        tensorboard=request.tensorboard,
+    )
+
+
+def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Our error, the published one and the difference, for every cell, and per domain if published.
+
+    Args:
+        outcomes: The outcomes of an experiment.
+    """
+    return [_row(outcome) for outcome in outcomes]
+
+
+def notes(plan: Plan, outcomes: Sequence[Outcome]) -> list[str]:
+    """How the runs differ from the paper's experiment.
+
+    Args:
+        plan: What was planned.
+        outcomes: Its outcomes.
+    """
+    record, setting = outcomes[0].records[0], plan.request.setting
+    found = []
+    if plan.request.dataset == "digits":
+        found.append("OTHER DATA: handwritten digits, which the paper does not use.")
+    elif plan.request.net != setting.backbone:
+        found.append(f"ANOTHER BACKBONE: {plan.request.net}; the paper's is {setting.backbone}.")
+    sizes = {_size(outcome) for outcome in outcomes if outcome.cell.images is None}
+    if setting.images is not None and sizes - {setting.images}:
+        shown = ", ".join(f"{size:,}" for size in sorted(sizes))
+        found.append(f"ANOTHER SIZE: {shown} images per domain; the paper's is {setting.images:,}.")
+    if plan.request.corruptions != CORRUPTIONS:
+        found.append(
+            f"OTHER DOMAINS: {', '.join(plan.request.corruptions)}; the paper's stream has all fifteen. Its mean is "
+            "over these where it gives the error of each, and over all fifteen where it does not."
+        )
+    origin = record["spec"]["data"]["origin"]
+    if plan.request.dataset != "digits" and origin == "generated":
+        found.append("OTHER FILES: the corrupted images are generated, not the published ones.")
+    elif origin == "unverified":
+        found.append("UNVERIFIED FILES: not compared with published digests, as ctta fetch NAME --check FOLDER does.")
+    for why in dict.fromkeys(plan.left_out.values()):
+        labels = ", ".join(label for label, reason in plan.left_out.items() if reason == why)
+        found.append(f"LEFT OUT, because it {why}: {labels}.")
+    if plan.experiment.note:
+        found.append(plan.experiment.note)
+    return found
+
+
+def draw(plan: Plan, outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
+    """Write the figures of an experiment as SVG files.
+
+    Args:
+        plan: What was planned.
+        outcomes: Its outcomes.
+        folder: The files go into ``figures`` below this folder.
+
+    Returns:
+        The files.
+    """
+    request, written = plan.request, []
+    for drawing in plan.experiment.drawings:
+        path = folder / "figures" / f"{drawing.name}_{request.dataset}_{request.net}.svg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        title = f"{drawing.title}: {request.setting.name}, {request.net}"
+        write_atomically(path, svg(drawing.draw(outcomes), title))
+        written.append(path)
+    return written
+
+
+def _size(outcome: Outcome) -> int:
+    """Images of a domain per visit."""
+    cell, record = outcome.cell, outcome.records[0]
+    times = len(GRADUAL) if cell.protocol == "gradual" else cell.times
+    return int(max(count["images"] for count in record["counts"].values())) // times
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    published = outcome.published
+    return {
+        "row": outcome.cell.label,
+        "ours": outcome.mean,
+        "spread": outcome.spread,
+        "paper": None if published is None else published.mean,
+        "paper_spread": None if published is None else published.spread,
+        "difference": None if published is None else outcome.mean - published.mean,
+        "seeds": len(outcome.records),
+        "domains": outcome.domains,
+        "paper_domains": {} if published is None else published.domains,
+        "runs": [record["address"] for record in outcome.records],
+    }

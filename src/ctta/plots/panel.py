@@ -1,0 +1,343 @@
+"""A panel with two axes, drawn as SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ctta.plots.text import escaped, text_width
+
+EDGE = "#d9d9d9"
+#: Font sizes in points.
+LABEL, TICK = 8.5, 8.0
+
+_DASHES = {"-": (), "--": (3.7, 1.6), ":": (1.0, 1.65), "-.": (6.4, 1.6, 1.0, 1.6)}
+#: Relative paths of markers that fit into a square of side 2.
+_MARKERS = {
+    "": "",
+    "o": "m-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0",
+    "s": "m-.9-.9h1.8v1.8h-1.8z",
+    "D": "m0-1.25l1.25 1.25l-1.25 1.25l-1.25-1.25z",
+    "^": "m0-1.1l1.1 2.2h-2.2z",
+    "v": "m0 1.1l1.1-2.2h-2.2z",
+    "P": "m-.4-1.1h.8v.7h.7v.8h-.7v.7h-.8v-.7h-.7v-.8h.7z",
+    "X": "m-1.1-.6l.5-.5l.6.6l.6-.6l.5.5l-.6.6l.6.6l-.5.5l-.6-.6l-.6.6l-.5-.5l.6-.6z",
+    "<": "m-1.1 0l2.2-1.1v2.2z",
+    ">": "m1.1 0l-2.2-1.1v2.2z",
+}
+
+
+class Box(NamedTuple):
+    """A rectangle in points; y grows downwards."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+class LineStyle(NamedTuple):
+    """How a line is drawn; dashes and markers are written as in matplotlib."""
+
+    colour: str
+    dashes: str = "-"
+    marker: str = ""
+    width: float = 1.1
+
+
+class Panel:
+    """A rectangle with a horizontal and a vertical axis.
+
+    What is drawn is also kept as numbers: ``lines`` holds the points of each line, ``bars`` the lengths of each set of
+    bars, ``stairs`` the heights of each histogram, and ``texts`` every text.
+
+    Args:
+        box: The rectangle inside the axes, in points.
+        x: Lower and upper end of the horizontal axis.
+        y: Lower and upper end of the vertical axis; a lower end above the upper one turns the axis around.
+        log_y: Whether the vertical axis is logarithmic.
+    """
+
+    def __init__(self, box: Box, x: tuple[float, float], y: tuple[float, float], *, log_y: bool = False) -> None:
+        self.box = box
+        self.x = x
+        self.y = y
+        self.log_y = log_y
+        self.lines: list[list[tuple[float, float]]] = []
+        self.bars: list[list[float]] = []
+        self.stairs: list[list[float]] = []
+        self.texts: list[str] = []
+        self._behind: list[str] = []
+        self._inside: list[str] = []
+        self._outside: list[str] = []
+
+    def line(self, xs: Iterable[float], ys: Iterable[float], style: LineStyle) -> None:
+        """Draw a line through points; it is interrupted at NaN.
+
+        Args:
+            xs: Horizontal positions.
+            ys: Vertical positions.
+            style: Colour, dashes, marker and width.
+        """
+        points = list(zip(xs, ys, strict=True))
+        self.lines.append(points)
+        parts: list[list[str]] = [[]]
+        for x, y in points:
+            if math.isnan(y):
+                parts.append([])
+            else:
+                parts[-1].append(f"{_n(self._px(x))} {_n(self._py(y))}")
+        path = "".join(f"M{'L'.join(part)}" for part in parts if part)
+        self._inside.append(stroke(path, style))
+        if marker := _MARKERS[style.marker]:
+            self._inside.append(markers([point for part in parts for point in part], marker, style.colour))
+
+    def draw_bars(self, lengths: Sequence[float], colours: Sequence[str]) -> None:
+        """Draw horizontal bars from 0, the first at the top.
+
+        Args:
+            lengths: Lengths of the bars.
+            colours: A colour for each bar.
+        """
+        self.bars.append(list(lengths))
+        for place, (length, colour) in enumerate(zip(lengths, colours, strict=True)):
+            top, bottom = self._py(place - 0.33), self._py(place + 0.33)
+            left, right = self._px(0), self._px(length)
+            self._inside.append(
+                f'<rect x="{_n(left)}" y="{_n(top)}" width="{_n(right - left)}" height="{_n(bottom - top)}" '
+                f'fill="{colour}" fill-opacity=".75"/>'
+            )
+
+    def strokes(self, points: Iterable[tuple[float, float]], colour: str, length: float) -> None:
+        """Draw short vertical strokes.
+
+        Args:
+            points: Their centres.
+            colour: Their colour.
+            length: Their length in points.
+        """
+        path = "".join(f"M{_n(self._px(x))} {_n(self._py(y) - length / 2)}v{_n(length)}" for x, y in points)
+        self._inside.append(stroke(path, LineStyle(colour, width=0.8)))
+
+    def draw_stairs(self, heights: Sequence[float], edges: Sequence[float], colour: str, *, fill: bool) -> None:
+        """Draw a histogram.
+
+        Args:
+            heights: Height of each bin.
+            edges: Edges of the bins.
+            colour: Colour of the area or of its outline.
+            fill: Whether to fill the area.
+        """
+        self.stairs.append(list(heights))
+        bottom = self._py(self.y[0])
+        path = f"M{_n(self._px(edges[0]))} {_n(bottom)}"
+        for height, edge in zip(heights, edges[1:], strict=True):
+            path += f"V{_n(self._py(height))}H{_n(self._px(edge))}"
+        path += f"V{_n(bottom)}"
+        self._inside.append(
+            f'<path d="{path}" fill="{colour}" fill-opacity=".8"/>' if fill else stroke(path, LineStyle(colour))
+        )
+
+    def across(self, y: float, style: LineStyle) -> None:
+        """Draw a horizontal line through the whole panel.
+
+        Args:
+            y: Its position.
+            style: How to draw it.
+        """
+        self.line(self.x, (y, y), style)
+
+    def boundaries(self, xs: Iterable[float]) -> None:
+        """Draw thin vertical lines behind everything else.
+
+        Args:
+            xs: Their positions.
+        """
+        top = _n(self.box.top)
+        path = "".join(f"M{_n(self._px(x))} {top}v{_n(self.box.height)}" for x in xs)
+        self._behind.append(stroke(path, LineStyle(EDGE, width=0.7)))
+
+    def write(self, x: float, y: float, words: str) -> None:
+        """Write a text to the right of a point.
+
+        Args:
+            x: Horizontal position of the point.
+            y: Vertical position.
+            words: The text.
+        """
+        self.texts.append(words)
+        self._outside.append(text(self._px(x), self._py(y) + 0.35 * TICK, words, TICK))
+
+    def title(self, words: str, size: float = 7.5) -> None:
+        """Write a title of one or several lines above the panel.
+
+        Args:
+            words: The title.
+            size: Font size in points.
+        """
+        self.texts.append(words)
+        above = self.box.top - 4 - 1.2 * size * words.count("\n")
+        self._outside.append(text(self.box.left + self.box.width / 2, above, words, size, anchor="middle"))
+
+    def x_axis(self, ticks: Iterable[tuple[float, str]], label: str = "", *, upright: bool = True) -> None:
+        """Draw the horizontal axis at the bottom.
+
+        Args:
+            ticks: Positions and their labels.
+            label: Label of the axis.
+            upright: Whether tick labels are horizontal; otherwise they are turned by 90 degrees.
+        """
+        bottom, lowest = self.box.top + self.box.height, 0.0
+        self._outside.append(stroke(f"M{_n(self.box.left)} {_n(bottom)}h{_n(self.box.width)}", _FRAME))
+        for x, words in ticks:
+            self.texts.append(words)
+            place = self._px(x)
+            self._outside.append(stroke(f"M{_n(place)} {_n(bottom)}v3", _FRAME))
+            if upright:
+                self._outside.append(text(place, bottom + 4 + TICK, words, TICK, anchor="middle"))
+                lowest = max(lowest, 4 + 1.2 * TICK)
+            else:
+                turned = text(place + 0.35 * TICK, bottom + 5, words, TICK, anchor="end", turn=-90)
+                self._outside.append(turned)
+                lowest = max(lowest, 5 + text_width(words, TICK))
+        if label:
+            middle = self.box.left + self.box.width / 2
+            self._outside.append(text(middle, bottom + lowest + 1.3 * LABEL, label, LABEL, anchor="middle"))
+
+    def names_above(self, names: Iterable[tuple[float, str]]) -> None:
+        """Write names above the panel, turned by 90 degrees.
+
+        Args:
+            names: Positions and names.
+        """
+        for x, name in names:
+            self.texts.append(name)
+            self._outside.append(text(self._px(x) + 0.35 * 7.5, self.box.top - 3, name, 7.5, turn=-90))
+
+    def y_axis(self, ticks: Iterable[tuple[float, str]], label: str = "", *, grid: bool = True) -> None:
+        """Draw the vertical axis on the left.
+
+        Args:
+            ticks: Positions and their labels.
+            label: Label of the axis, written at the left edge of the drawing; it may have two lines.
+            grid: Whether to draw a line across the panel at each tick.
+        """
+        left = self.box.left
+        self._outside.append(stroke(f"M{_n(left)} {_n(self.box.top)}v{_n(self.box.height)}", _FRAME))
+        for y, words in ticks:
+            self.texts.append(words)
+            place = self._py(y)
+            lines = words.count("\n")
+            if grid:
+                self._behind.append(stroke(f"M{_n(left)} {_n(place)}h{_n(self.box.width)}", LineStyle(EDGE, width=0.6)))
+                self._outside.append(stroke(f"M{_n(left)} {_n(place)}h-3", _FRAME))
+            above = place + 0.35 * TICK - 0.6 * TICK * lines
+            self._outside.append(text(left - 5, above, words, TICK, anchor="end"))
+        if label:
+            # Lines of a turned label stack from left to right.
+            middle = self.box.top + self.box.height / 2
+            self._outside.append(text(2 + LABEL, middle, label, LABEL, anchor="middle", turn=-90))
+
+    def svg(self, number: int) -> str:
+        """The panel as SVG elements.
+
+        Args:
+            number: Number of the panel in its drawing, for ids.
+        """
+        left, top, width, height = map(_n, self.box)
+        return (
+            f'<defs><clipPath id="clip{number}"><rect x="{left}" y="{top}" width="{width}" height="{height}"/>'
+            f'</clipPath></defs>{"".join(self._behind)}<g clip-path="url(#clip{number})">{"".join(self._inside)}</g>'
+            + "".join(self._outside)
+        )
+
+    def _px(self, x: float) -> float:
+        low, high = self.x
+        return self.box.left + self.box.width * (x - low) / (high - low)
+
+    def _py(self, y: float) -> float:
+        low, high = self.y
+        if self.log_y:
+            # Zero has no logarithm; what lies below the axis is clipped anyway.
+            y, low, high = (math.log10(max(value, low / 10)) for value in (y, low, high))
+        return self.box.top + self.box.height * (high - y) / (high - low)
+
+
+_FRAME = LineStyle("#000000", width=0.6)
+
+
+def stroke(path: str, style: LineStyle) -> str:
+    """A path as an SVG element.
+
+    Args:
+        path: Path data.
+        style: How to draw it.
+    """
+    dashes = " ".join(_n(style.width * part) for part in _DASHES[style.dashes])
+    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return f'<path d="{path}" fill="none" stroke="{style.colour}" stroke-width="{_n(style.width)}"{dashed}/>'
+
+
+def markers(points: Iterable[str], marker: str, colour: str) -> str:
+    """Markers as one SVG element.
+
+    Args:
+        points: Positions as "x y".
+        marker: Relative path of one marker.
+        colour: Their colour.
+    """
+    return f'<path d="{"".join(f"M{point}{marker}" for point in points)}" fill="{colour}" stroke="{colour}"/>'
+
+
+def marker_at(x: float, y: float, style: LineStyle) -> str:
+    """The marker of a line style at one point; empty if it has none.
+
+    Args:
+        x: Horizontal position in points.
+        y: Vertical position in points.
+        style: The style.
+    """
+    marker = _MARKERS[style.marker]
+    return markers([f"{_n(x)} {_n(y)}"], marker, style.colour) if marker else ""
+
+
+def text(x: float, y: float, words: str, size: float, *, anchor: str = "start", turn: float = 0) -> str:
+    """A text of one or several lines as SVG elements.
+
+    Args:
+        x: Horizontal position in points.
+        y: Vertical position of the first baseline.
+        words: The text; whatever it contains is shown literally.
+        size: Font size in points.
+        anchor: "start", "middle" or "end".
+        turn: Degrees to turn it by around its position.
+    """
+    turned = f' transform="rotate({_n(turn)} {_n(x)} {_n(y)})"' if turn else ""
+    anchored = f' text-anchor="{anchor}"' if anchor != "start" else ""
+    return "".join(
+        f'<text x="{_n(x)}" y="{_n(y + 1.2 * size * number)}" font-size="{_n(size)}"{anchored}{turned}>'
+        f"{escaped(line)}</text>"
+        for number, line in enumerate(words.split("\n"))
+    )
+
+
+def nice_ticks(low: float, high: float, most: int = 6) -> list[tuple[float, str]]:
+    """Round numbers between two ends, with their labels.
+
+    Args:
+        low: Lower end.
+        high: Upper end.
+        most: Most numbers.
+    """
+    rough = (high - low) / max(1, most - 1)
+    scale = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * scale for factor in (1, 2, 5, 10) if factor * scale >= rough * (1 - 1e-9))
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [(number * step, f"{number * step + 0.0:.{digits}f}") for number in range(first, last + 1)]
+
+
+def _n(value: float) -> str:
+    """A number with two digits at most."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if value else "0"

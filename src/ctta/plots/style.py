@@ -1,0 +1,86 @@
+"""Shared by all plots: colours, line styles, panels, and conversion to SVG."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+from ctta.errors import MissingExtra
+from ctta.plots.canvas import Canvas
+from ctta.plots.panel import EDGE, LineStyle
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which can be told apart with any kind of colour vision; grey first, for the unadapted source.
+COLOURS = ("#7f7f7f", "#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000")
+_DASHES = ("-", "--", ":", "-.")
+_MARKERS = "osD^vPX<>"
+
+
+def require_matplotlib() -> None:
+    """Raise MissingExtra if matplotlib is not installed."""
+    try:
+        import matplotlib  # noqa: F401, PLC0415 - an optional dependency
+    except ModuleNotFoundError as error:
+        raise MissingExtra("matplotlib", "demo") from error
+
+
+def line_style(number: int) -> LineStyle:
+    """Colour, dashes and marker of the n-th line of a plot; after the eighth, colours repeat with other dashes.
+
+    Args:
+        number: Place of the line; 0 is grey and reserved for the source model.
+    """
+    again, colour = divmod(max(number, 1) - 1, len(COLOURS) - 1)
+    return LineStyle(
+        COLOURS[0 if number == 0 else 1 + colour], _DASHES[again % len(_DASHES)], _MARKERS[number % len(_MARKERS)]
+    )
+
+
+def svg(figure: Figure | Canvas, title: str) -> bytes:
+    """Convert a figure to an SVG file; the same drawing gives the same bytes.
+
+    Text stays text, so that it can be searched and a page can choose its font. It is laid out for DejaVu Sans, which is
+    wider than the fonts that may replace it.
+
+    Args:
+        figure: A matplotlib figure, or a drawing made without it.
+        title: Title inside the file; unprintable characters, which XML forbids, are removed.
+    """
+    if isinstance(figure, Canvas):
+        return figure.svg(title)
+    import matplotlib as mpl  # noqa: PLC0415 - an optional dependency
+
+    file = io.BytesIO()
+    metadata = dict.fromkeys(("Date", "Creator", "Type", "Format"))
+    metadata |= {"Title": "".join(character for character in title if character.isprintable())}
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ctta", "font.sans-serif": ["DejaVu Sans"]}):
+        figure.savefig(file, format="svg", metadata=metadata)
+    return file.getvalue()
+
+
+def panels(
+    rows: int = 1, columns: int = 1, *, size: tuple[float, float] = (7, 4.2), **shared: Any
+) -> tuple[Figure, list[Any]]:
+    """Make a figure with a grid of empty panels.
+
+    Args:
+        rows: Rows of panels.
+        columns: Columns of panels.
+        size: Width and height of the figure in inches.
+        shared: Passed on to ``Figure.subplots``.
+
+    Returns:
+        The figure, and its panels row by row.
+    """
+    require_matplotlib()
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an optional dependency
+
+    figure = Figure(figsize=size, layout="constrained")
+    found = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
+    for panel in found:
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.grid(axis="y", color=EDGE, linewidth=0.6)
+        panel.set_axisbelow(True)
+    return figure, found

@@ -1,0 +1,133 @@
+"""The plots of a report show the numbers of its records and steps."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctta.bench.compare import Row
+from ctta.plots.cost import plot_costs
+from ctta.plots.entropy import Histogram, plot_entropies
+from ctta.plots.errors import plot_domain_errors, plot_mean_errors, plot_running_errors
+from ctta.plots.panel import Panel
+from ctta.plots.style import line_style
+from ctta.report.groups import Group, read_groups
+from ctta.report.plots import shown_rows
+from run_folders import make_run, record_of, steps_of, write_run
+
+WRONG = {"source": (9, 5, 6), "tent": (4, 2, 3), "dmse": (3, 4, 1)}
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Group:
+    for method, wrong in WRONG.items():
+        make_run(tmp_path, method, wrong)
+    return read_groups([tmp_path])[0]
+
+
+@pytest.fixture
+def rows(group: Group) -> list[Row]:
+    return group.rows
+
+
+def styles_of(rows: list[Row]) -> dict[str, Any]:
+    return {row.label: line_style(number) for number, row in enumerate(rows)}
+
+
+def logged(group: Group) -> list[Any]:
+    return [(row.label, [group.logs[record["address"]].steps for record in row.records]) for row in group.rows]
+
+
+def heights(panel: Panel) -> list[list[float]]:
+    return [[y for _, y in line] for line in panel.lines]
+
+
+def test_the_source_comes_first_then_names(rows: list[Row]) -> None:
+    assert [row.label for row in rows] == ["source", "dmse", "tent"]
+
+
+def test_a_row_carries_the_records_of_its_seeds(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        make_run(tmp_path, "tent", seed=seed)
+    (row,) = read_groups([tmp_path])[0].rows
+    assert [record["spec"]["seed"] for record in row.records] == list(row.seeds) == [0, 1]
+
+
+def test_bars_are_as_long_as_the_mean_errors(rows: list[Row]) -> None:
+    (panel,) = plot_mean_errors(rows).canvas.panels
+    assert panel.bars == [pytest.approx([200 / 3, 80 / 3, 90 / 3])]
+    assert panel.texts[:3] == ["66.7", "26.7", "30.0"] and panel.texts[-3:] == ["source", "dmse", "tent"]
+
+
+def test_domains_have_their_errors_above_and_the_distance_from_the_median_below(rows: list[Row]) -> None:
+    above, below = plot_domain_errors(rows, styles_of(rows), in_order=True).canvas.panels
+    of = [[90.0, 50.0, 60.0], [30.0, 40.0, 10.0], [40.0, 20.0, 30.0]]
+    assert heights(above) == of
+    middle = [statistics.median(column) for column in zip(*of, strict=True)]
+    near = [[e - m for e, m in zip(row, middle, strict=True)] for row in of]
+    assert heights(below) == [*near, [0, 0]]
+    assert below.texts[-3:] == ["gaussian noise", "fog", "contrast"]
+
+
+def test_two_rows_have_no_median_and_random_orders_no_order(rows: list[Row]) -> None:
+    plot = plot_domain_errors(rows[:2], styles_of(rows), in_order=False)
+    assert len(plot.canvas.panels) == 1
+    assert plot.caption == "Error in each domain; lower is better."
+
+
+def test_the_error_so_far_ends_at_the_error_of_the_whole_stream(group: Group) -> None:
+    plot = plot_running_errors(logged(group), styles_of(group.rows))
+    found = heights(plot.canvas.panels[0])
+    for values, method in zip(found, ("source", "dmse", "tent"), strict=True):
+        counts = [wrong for wrong in WRONG[method] for _ in range(4)]
+        assert values == pytest.approx([10 * statistics.fmean(counts[: i + 1]) for i in range(12)])
+
+
+def test_a_long_stream_is_thinned_and_keeps_its_end(tmp_path: Path) -> None:
+    steps = steps_of((4, 2, 3)) * 84
+    write_run(tmp_path, record_of("tent", steps), steps)
+    (group,) = read_groups([tmp_path])
+    (curve,) = plot_running_errors(logged(group), styles_of(group.rows)).canvas.panels[0].lines
+    assert len(curve) <= 250 and curve[-1] == (84 * 12 - 1, pytest.approx(30.0))
+
+
+def test_seeds_with_other_orders_have_no_boundaries_in_common(tmp_path: Path) -> None:
+    for seed, domains in enumerate([("fog", "snow", "frost"), ("snow", "fog", "frost")]):
+        steps = steps_of((1, 2, 3), domains)
+        write_run(tmp_path, record_of("tent", steps, seed=seed, protocol={"name": "random-order"}), steps)
+    (group,) = read_groups([tmp_path])
+    plot = plot_running_errors(logged(group), styles_of(group.rows))
+    assert "Vertical lines" not in plot.caption and "fog" not in plot.canvas.panels[0].texts
+
+
+def test_histograms_are_shares_of_correct_and_of_incorrect_predictions() -> None:
+    correct, wrong = [30, 10, *[0] * 18], [*[0] * 9, 3, 1, *[0] * 9]
+    plot = plot_entropies([Histogram("a", correct, wrong), Histogram("b", correct, wrong)])
+    for panel in plot.canvas.panels:
+        assert panel.stairs == [[75.0, 25.0] + [0.0] * 18, [0.0] * 9 + [75.0, 25.0] + [0.0] * 9]
+
+
+def test_speed_and_memory_are_those_of_the_records(rows: list[Row]) -> None:
+    plot = plot_costs(rows)
+    assert "memory is the largest resident size of the process during the run, off Linux also" in plot.caption
+    speed, memory = plot.canvas.panels
+    assert (speed.bars, memory.bars) == ([[100.0] * 3], [[123.0] * 3])
+
+
+def test_of_many_rows_the_source_and_the_best_are_drawn(tmp_path: Path) -> None:
+    make_run(tmp_path, "source", (9, 9, 9))
+    for place in range(18):
+        make_run(tmp_path, "tent", (place % 9, 2, 2), settings={"lr": place / 1000})
+    means = sorted(10 * (place % 9 + 4) / 3 for place in range(18))
+    shown = shown_rows(read_groups([tmp_path])[0].rows)
+    assert shown[0].label == "source" and len(shown) == 13
+    assert sorted(row.mean for row in shown[1:]) == pytest.approx(means[:12])
+
+
+def test_groups_are_in_the_order_of_data_model_and_protocol(tmp_path: Path) -> None:
+    make_run(tmp_path, "source", protocol={"name": "mixed"})
+    make_run(tmp_path, "tent", protocol={"name": "continual"})
+    assert [group.spec["protocol"]["name"] for group in read_groups([tmp_path])] == ["continual", "mixed"]
