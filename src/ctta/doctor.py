@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -42,8 +43,21 @@ class Diagnosis:
     methods: list[MethodReport] = field(default_factory=list)
 
 
-def examine(model: nn.Module, *, image_size: int | None = None, channels: int = 3) -> Diagnosis:
-    """Build every method around a model; with an image size, also take one step on two random images."""
+def examine(
+    model: nn.Module,
+    *,
+    image_size: int | None = None,
+    channels: int = 3,
+    among: Mapping[str, type[Adapter]] | None = None,
+) -> Diagnosis:
+    """Build every method around a model; with an image size, also take one step on two random images.
+
+    Args:
+        model: The model, or a Classifier.
+        image_size: Height and width of the images.
+        channels: Channels of the images.
+        among: The methods to build, by name; by default all that are built in or registered.
+    """
     classifier = model if isinstance(model, Classifier) else Classifier(model)
     kinds = Counter(type(layer).__name__ for layer in norm_layers(classifier.model).values())
     images = None
@@ -57,7 +71,10 @@ def examine(model: nn.Module, *, image_size: int | None = None, channels: int = 
         num_classes=classifier.num_classes if found else None,
         num_features=classifier.num_features if found else None,
         norms=dict(kinds),
-        methods=[_report(name, cls, classifier, images) for name, cls in sorted(methods().items())],
+        methods=[
+            _report(name, cls, classifier, images)
+            for name, cls in sorted((methods() if among is None else among).items())
+        ],
     )
 
 

@@ -14,15 +14,11 @@ from typing import Any
 from ctta.bench.spec import COMPARABLE
 from ctta.bench.unlike import comparable, distinctions, unsaid
 from ctta.bench.usual import recipe
-from ctta.errors import CttaError
+from ctta.errors import UnlikeRuns
 from ctta.registry import methods
 
 #: Stands for the error of a domain that a row does not have.
 NONE = "–"
-
-
-class UnlikeRuns(CttaError):
-    """Runs whose numbers cannot stand in one table."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from ctta.bench.jobs import Job
 from ctta.bench.plots import svg
 from ctta.errors import MissingData, ParameterError
 from ctta.files import write_atomically
+from ctta.method_table import built_in
+from ctta.registry import bare_target
 from ctta.streams.corruptions import CORRUPTIONS
 from ctta.streams.protocols import GRADUAL
 
@@ -34,6 +37,7 @@ class Request:
     seeds: tuple[int, ...] = (0,)
     command: str = ""
     tensorboard: Path | None = None
+    device: str | None = None
 
     def __post_init__(self) -> None:
         if self.dataset not in paper.SETTINGS:
@@ -77,7 +81,7 @@ def plan(experiment: Experiment, request: Request) -> Plan:
         where = ", ".join(experiment.datasets)
         raise ParameterError(f"The experiment {experiment.name} is about {where}. Got {request.dataset} instead.")
     cells, left_out = [], {}
-    for cell in experiment.cells(request.dataset):
+    for cell in _with_own_methods(experiment, request):
         if request.methods is not None and cell.method not in request.methods:
             continue
         if cell.source_data and request.source_data is None:
@@ -93,6 +97,19 @@ def plan(experiment: Experiment, request: Request) -> Plan:
             + "."
         )
     return Plan(experiment, request, tuple(cells), left_out)
+
+
+def _with_own_methods(experiment: Experiment, request: Request) -> list[Cell]:
+    """The cells of an experiment, and a row for every method the user named that is not built in."""
+    cells = experiment.cells(request.dataset)
+    own = sorted(name for name in request.methods or () if name.lower() not in built_in())
+    if own and experiment.drawings:
+        raise ParameterError(
+            f"The experiment {experiment.name} draws figures of given methods; {own[0]} cannot be added to it. "
+            "Use ctta run."
+        )
+    like = replace(cells[0], published=None, settings={}, source_data=False, keep=False)
+    return [*cells, *(replace(like, label=bare_target(name), method=name) for name in own)]
 
 
 def job_of(cell: Cell, request: Request, seed: int) -> Job:
@@ -117,6 +134,7 @@ def job_of(cell: Cell, request: Request, seed: int) -> Job:
         keep=cell.keep,
         command=request.command,
         tensorboard=request.tensorboard,
+        device=request.device,
     )
 
 
@@ -132,7 +150,7 @@ def notes(plan: Plan, outcomes: Sequence[Outcome]) -> list[str]:
     if plan.request.dataset == "digits":
         found.append("OTHER DATA: handwritten digits, which the paper does not use.")
     elif plan.request.net != setting.backbone:
-        found.append(f"ANOTHER BACKBONE: {plan.request.net}; the paper's is {setting.backbone}.")
+        found.append(f"ANOTHER BACKBONE: {bare_target(plan.request.net)}; the paper's is {setting.backbone}.")
     sizes = {_size(outcome) for outcome in outcomes if outcome.cell.images is None}
     if setting.images is not None and sizes - {setting.images}:
         shown = ", ".join(f"{size:,}" for size in sorted(sizes))
@@ -159,12 +177,17 @@ def draw(plan: Plan, outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
     """Write the figures of an experiment as SVG files into ``figures`` below a folder."""
     request, written = plan.request, []
     for drawing in plan.experiment.drawings:
-        path = folder / "figures" / f"{drawing.name}_{request.dataset}_{request.net}.svg"
+        path = folder / "figures" / f"{drawing.name}_{request.dataset}_{_file_name(request.net)}.svg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        title = f"{drawing.title}: {request.setting.name}, {request.net}"
+        title = f"{drawing.title}: {request.setting.name}, {bare_target(request.net)}"
         write_atomically(path, svg(drawing.draw(outcomes), title))
         written.append(path)
     return written
+
+
+def _file_name(model: str) -> str:
+    """The name of a model as part of a file's name."""
+    return re.sub(r"[^\w.-]", "_", bare_target(model))
 
 
 def _size(outcome: Outcome) -> int:

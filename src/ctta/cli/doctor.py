@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from inspect import isfunction
-from types import ModuleType
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctta.errors import ModelError
-from ctta.imports import find_name, load_module, public_names, split_target, stdout_to_stderr, user_code
+from ctta.cli import options
+from ctta.cli.options import parse_names
+from ctta.imports import stdout_to_stderr
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,64 +21,47 @@ if TYPE_CHECKING:
 
 def doctor(
     target: Annotated[
-        str, typer.Argument(help="package.module:name or file.py:name, a model or a function giving one")
+        str,
+        typer.Argument(
+            help="A model, or a function that builds one, as package.module:name or file.py:name; or a name that "
+            "ctta run --model takes."
+        ),
     ],
+    weights: options.Weights = None,
+    methods: options.Methods = None,
     image_size: Annotated[
-        int | None, typer.Option(help="also take one step of every method on two random images of this side", min=1)
+        int | None,
+        typer.Option(min=1, help="Also take one step of every method on two random images of this height and width."),
     ] = None,
-    channels: Annotated[int, typer.Option(help="channels of those images", min=1)] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    channels: Annotated[int, typer.Option(min=1, help="Channels of those images.")] = 3,
+    device: options.Device = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what each method would do with a model: head, norm layers, trained parameters, smallest batch, memory."""
-    from ctta.doctor import examine  # noqa: PLC0415, torch is imported where it is needed
+    from ctta.device import choose_device  # noqa: PLC0415 - torch is imported where it is needed
+    from ctta.doctor import examine  # noqa: PLC0415
+    from ctta.registry import METHODS, get_method  # noqa: PLC0415
 
-    model = load_model(target)
+    for name in (names := parse_names(methods or ())):
+        METHODS.check(name)
+    model = load_model(target, weights).to(choose_device(device))
+    chosen = {name: get_method(name) for name in names} or None
     # Copying the model and its forward pass run the user's code as well.
     with stdout_to_stderr():
-        diagnosis = examine(model, image_size=image_size, channels=channels)
+        diagnosis = examine(model, image_size=image_size, channels=channels, among=chosen)
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(diagnosis), indent=2))
     else:
         _print(diagnosis)
 
 
-def load_model(target: str) -> nn.Module:
-    """Load the model that ``package.module:name`` or ``file.py:name`` names.
+def load_model(target: str, weights: Path | None = None) -> nn.Module:
+    """Load the model to examine: any that ``ctta run --model`` takes, or the only one of a module or file."""
+    from ctta.nets import by_name  # noqa: PLC0415
 
-    Args:
-        target: The name of a model, or of a function or class to call for one. Without a name, the module must have
-            only one model, or else only one function.
-
-    Raises:
-        UserCodeError: If the code does not exist or fails.
-        ModelError: If what it gives is not a torch.nn.Module.
-    """
-    from torch import nn  # noqa: PLC0415
-
-    place, name = split_target(target)
-    module = load_module(place)
-    found = find_name(module, name or _only_model(module, place), place)
-    if callable(found) and not isinstance(found, nn.Module):
-        with user_code(f"Calling {target}"):
-            found = found()
-    if not isinstance(found, nn.Module):
-        raise ModelError(f"{target} must be, or return, a torch.nn.Module; got {type(found).__name__}.")
-    return found
-
-
-def _only_model(module: ModuleType, place: str) -> str:
-    """Name the one model of a module: an nn.Module, or else a function defined there."""
-    from torch import nn  # noqa: PLC0415
-
-    own = {name: find_name(module, name, place) for name in public_names(module)}
-    models = [name for name, value in own.items() if isinstance(value, nn.Module)]
-    makers = [name for name, value in own.items() if isfunction(value) and value.__module__ == module.__name__]
-    for names in (models, makers):
-        if len(names) == 1:
-            return names[0]
-    raise ModelError(
-        f"Which model of {place}? Name it as {place}:name. It has: {', '.join(models + makers) or 'none'}."
-    )
+    if weights is None and by_name.is_own(target):
+        return by_name.own_model(target)
+    return by_name.load_model(target, weights).classifier
 
 
 def _print(diagnosis: Diagnosis) -> None:

@@ -3,18 +3,11 @@
 from ctta.bench.experiments.cells import Cell, Drawing, Experiment, Outcome
 from ctta.bench.experiments.figures import FIGURES
 from ctta.bench.experiments.tables import TABLES
-from ctta.errors import UnknownName
+from ctta.errors import UnknownExperiment
 
 __all__ = ["EXPERIMENTS", "Cell", "Drawing", "Experiment", "Outcome", "UnknownExperiment", "experiment"]
 
 EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (*TABLES, *FIGURES)}
-
-
-class UnknownExperiment(UnknownName):
-    """No experiment has this name."""
-
-    kind = "experiment"
-    see = " See: ctta ls experiments"
 
 
 def experiment(name: str) -> Experiment:
