@@ -160,7 +160,7 @@ def test_a_plug_in_is_listed_with_its_distribution_and_imported_only_when_used(
     entry = registry.find("HALVED")
     assert entry is not None and entry.origin == "far-out 1.2"
     assert getattr(registry.get("halved"), "__name__", "") == "Halved"
-    with pytest.raises(PluginError, match="the method 'gone' of far-out 1.2 raised AttributeError"):
+    with pytest.raises(PluginError, match=r"the method 'gone' of far-out 1\.2 raised AttributeError"):
         registry.get("gone")
     with pytest.raises(UnknownMethod, match="Did you mean 'halved'"):
         registry.get("halve")

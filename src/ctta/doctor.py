@@ -59,6 +59,7 @@ def examine(
         among: The methods to build, by name; by default all that are built in or registered.
     """
     classifier = model if isinstance(model, Classifier) else Classifier(model)
+    chosen = methods() if among is None else among
     kinds = Counter(type(layer).__name__ for layer in norm_layers(classifier.model).values())
     images = None
     if image_size is not None:
@@ -71,10 +72,7 @@ def examine(
         num_classes=classifier.num_classes if found else None,
         num_features=classifier.num_features if found else None,
         norms=dict(kinds),
-        methods=[
-            _report(name, cls, classifier, images)
-            for name, cls in sorted((methods() if among is None else among).items())
-        ],
+        methods=[_report(name, cls, classifier, images) for name, cls in sorted(chosen.items())],
     )
 
 

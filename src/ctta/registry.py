@@ -1,7 +1,7 @@
 """Registries: things by name, whether built in, from an installed plug-in, or from the user's own file.
 
-A package adds its own by an entry point of the group ``ctta.methods``, ``ctta.models`` or ``ctta.datasets``. Its code is
-imported only when the name is used or listed.
+A package adds its own by an entry point of the group ``ctta.methods``, ``ctta.models`` or ``ctta.datasets``. Its code
+is imported only when the name is used or listed.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Registry(Generic[Value]):
     Args:
         unknown: The error for a name that is not there; its ``kind`` says in messages what the things are.
         group: The entry points to offer, such as "ctta.methods".
-        accept: Returns a value that was loaded if it is of the right kind, and raises a CttaError otherwise. It is given
-            the value and what messages should call it.
+        accept: Returns a value that was loaded if it is of the right kind, and raises a CttaError otherwise. It is
+            given the value and what messages should call it.
     """
 
     def __init__(
@@ -207,8 +207,8 @@ def get_method(name: str) -> type[Adapter]:
 def _refuse_taken(name: str, cls: Any, what: str) -> None:
     if name in built_in() and not cls.__module__.startswith("ctta."):
         raise ParameterError(
-            f"{cls.__name__} of {what} has the name of a built-in method, and runs and checkpoints know a method by the "
-            "name of its class. Rename the class."
+            f"{cls.__name__} of {what} has the name of a built-in method, and runs and checkpoints know a method by "
+            "the name of its class. Rename the class."
         )
 
 

@@ -11,6 +11,7 @@ import typer
 
 from ctta.cli import options
 from ctta.cli.options import parse_names
+from ctta.cli.run import check_names
 from ctta.imports import stdout_to_stderr
 
 if TYPE_CHECKING:
@@ -38,12 +39,12 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what each method would do with a model: head, norm layers, trained parameters, smallest batch, memory."""
-    from ctta.device import choose_device  # noqa: PLC0415 - torch is imported where it is needed
+    names = parse_names(methods or ())
+    check_names(names, None)
+    from ctta.device import choose_device  # noqa: PLC0415 - help and typing errors need no torch
     from ctta.doctor import examine  # noqa: PLC0415
-    from ctta.registry import METHODS, get_method  # noqa: PLC0415
+    from ctta.registry import get_method  # noqa: PLC0415
 
-    for name in (names := parse_names(methods or ())):
-        METHODS.check(name)
     model = load_model(target, weights).to(choose_device(device))
     chosen = {name: get_method(name) for name in names} or None
     # Copying the model and its forward pass run the user's code as well.

@@ -28,13 +28,14 @@ def train_digits(
     from ctta.device import choose_device  # noqa: PLC0415
     from ctta.nets.train import Training  # noqa: PLC0415
 
+    where = choose_device(device)
     with Progress(console=Console(stderr=True), disable=quiet) as bar:
         task = bar.add_task("training", total=passes)
 
         def progress(number: int, loss: float) -> None:
             bar.update(task, completed=number, description=f"training, loss {loss:.3f}")
 
-        clean = run(out, Training(passes=passes, seed=seed), progress=progress, device=choose_device(device))
+        clean = run(out, Training(passes=passes, seed=seed), progress=progress, device=where)
     result = {"file": str(out), "clean_error": clean}
     typer.echo(json.dumps(result) if as_json else f"{out}: error {clean:.2f} % on the digits kept for streams")
 

@@ -1,8 +1,8 @@
 """Load the model that a name stands for.
 
-A name is one of `ctta ls models`, a model of an installed library (``timm:NAME``, ``torchvision:NAME``), a folder in the
-format of Hugging Face (``hf:FOLDER``), or the user's own code (``package.module:name``, ``file.py:name``). Nothing is
-downloaded and no file is unpickled.
+A name is one of `ctta ls models`, a model of an installed library (``timm:NAME``, ``torchvision:NAME``), a folder that
+Hugging Face's save_pretrained wrote (``hf:FOLDER``), or the user's own code (``package.module:name`` or
+``file.py:name``). Nothing is downloaded and no file is unpickled.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ctta")
 
-#: Models by name: those of the table, and of installed packages with entry points of the group ``ctta.models``. The value
-#: of an entry point is a `Model`, a network, or a function that builds one.
+#: Models by name: those of the table, and those of installed packages that have entry points of the group
+#: ``ctta.models``. The value of an entry point is a `Model`, a network, or a function that builds one.
 NAMES: Registry[object] = Registry(UnknownModel, "ctta.models")
 
 
@@ -137,7 +137,9 @@ def own_model(target: str) -> nn.Module:
 def _own_value(target: str) -> tuple[str, object]:
     """Find the object of a target, and its name in the module."""
     place, name = split_target(target)
-    module = load_module(place)
+    # A network that is made at import must have the same weights in every process.
+    with _same_random_weights():
+        module = load_module(place)
     name = name or _only_model(module, place)
     return name, find_name(module, name, place)
 
