@@ -155,7 +155,7 @@ def test_a_plug_in_is_listed_with_its_distribution_and_imported_only_when_used(
 ) -> None:
     install(tmp_path, "halved = far_out_methods:Halved", "gone = far_out_methods:Gone")
     monkeypatch.syspath_prepend(str(tmp_path))
-    registry: Registry[object] = Registry(UnknownMethod, "ctta.methods")
+    registry: Registry[object] = Registry(UnknownMethod, "ctta.methods", lambda value, _: value)
     assert registry.names() == ["halved", "gone"] and "far_out_methods" not in sys.modules
     entry = registry.find("HALVED")
     assert entry is not None and entry.origin == "far-out 1.2"

@@ -52,9 +52,7 @@ class Registry(Generic[Value]):
             given the value and what messages should call it.
     """
 
-    def __init__(
-        self, unknown: type[UnknownName], group: str, accept: Callable[[object, str], Value] = lambda value, _: value
-    ) -> None:
+    def __init__(self, unknown: type[UnknownName], group: str, accept: Callable[[object, str], Value]) -> None:
         self.unknown = unknown
         self.group = group
         self._accept = accept

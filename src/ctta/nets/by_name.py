@@ -35,7 +35,7 @@ logger = logging.getLogger("ctta")
 
 #: Models by name: those of the table, and those of installed packages that have entry points of the group
 #: ``ctta.models``. The value of an entry point is a `Model`, a network, or a function that builds one.
-NAMES: Registry[object] = Registry(UnknownModel, "ctta.models")
+NAMES: Registry[object] = Registry(UnknownModel, "ctta.models", lambda value, _: value)
 
 
 def _table_entry(model: Model) -> Callable[[], object]:
@@ -180,7 +180,7 @@ def _network(value: object, what: str) -> nn.Module:
     return value
 
 
-def _wrapped(name: str, net: nn.Module, weights: Path | None, code: str) -> Loaded:
+def _wrapped(name: str, net: nn.Module, weights: Path | None, code: str | None) -> Loaded:
     """Put a network of the user's own into a Classifier, if it is not in one already."""
     from ctta.classifier import Classifier  # noqa: PLC0415
     from ctta.nets.weights import fit, read_weights  # noqa: PLC0415
@@ -307,9 +307,9 @@ def _sized(name: str, net: nn.Module, mean: Any, std: Any, size: int | None) -> 
     from ctta.classifier import Classifier  # noqa: PLC0415
     from ctta.nets.resized import Resized  # noqa: PLC0415
 
-    shown = [None if values is None else tuple(float(v) for v in values) for values in (mean, std)]
-    classifier = Classifier(net if size is None else Resized(net, size), mean=shown[0], std=shown[1]).eval()
-    return Loaded(name, classifier, *shown, input_size=size)
+    means, stds = (None if values is None else tuple(float(v) for v in values) for values in (mean, std))
+    classifier = Classifier(net if size is None else Resized(net, size), mean=means, std=stds).eval()
+    return Loaded(name, classifier, means, stds, input_size=size)
 
 
 @contextmanager
