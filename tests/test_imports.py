@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 
 def loaded_after(program: str) -> set[str]:
     code = f"{program}\nimport sys; print(*{{name.partition('.')[0] for name in sys.modules}})"
@@ -33,15 +35,28 @@ def test_a_method_loads_torch_and_no_other_heavy_package() -> None:
     assert not (after - before) & heavy
 
 
-def test_the_command_line_helps_without_torch() -> None:
-    program = """
-import sys
-from ctta.cli import main
-sys.argv = ["ctta", "--help"]
-try:
-    main()
-except SystemExit:
-    pass
-print()
-"""
-    assert not loaded_after(program) & {"torch", "numpy", "sklearn", "matplotlib", "PIL", "ray"}
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--help"], 0, "Continual test-time adaptation"),
+        (["run", "--help"], 0, "--device"),
+        (["ls", "methods"], 0, "dmse"),
+        (["ls", "models"], 0, "digits_resnet8"),
+        (["rnu"], 2, "Did you mean 'run'?"),
+        (["run", "dsme", "digits"], 1, "UnknownMethod: 'dsme' is not a known method. Did you mean 'dmse'?"),
+        (["run", "tent", "digits", "--model", "digits_resnet9"], 1, "Did you mean 'digits_resnet8'?"),
+        (["demo", "--methods", "dsme"], 1, "Did you mean 'dmse'?"),
+        (["reproduce", "main", "digits", "--methods", "dsme"], 1, "Did you mean 'dmse'?"),
+    ],
+)
+def test_help_lists_and_typing_errors_do_not_import_torch(words: list[str], code: int, said: str) -> None:
+    program = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from ctta.cli import app\n"
+        f"result = CliRunner().invoke(app, {words!r})\n"
+        f"assert result.exit_code == {code} and {said!r} in result.output, result.output\n"
+        "sys.exit(sum(name in sys.modules for name in ('torch', 'numpy', 'sklearn', 'matplotlib', 'PIL', 'ray')))"
+    )
+    child = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert child.returncode == 0, child.stderr

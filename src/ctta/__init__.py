@@ -5,6 +5,8 @@ logits = model(x)  # answers, then learns
 """
 
 from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from ctta.version import __version__
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
         fisher_from_source,
     )
     from ctta.prototypes import prototypes_from_source
-    from ctta.registry import method, register
+    from ctta.registry import get_method, list_methods, method, register
 
 __all__ = [
     "BN",
@@ -52,6 +54,8 @@ __all__ = [
     "Tent",
     "__version__",
     "fisher_from_source",
+    "get_method",
+    "list_methods",
     "method",
     "prototypes_from_source",
     "register",
@@ -63,24 +67,24 @@ _HOMES = {
     "Classifier": "ctta.classifier",
     "CttaError": "ctta.errors",
     "prototypes_from_source": "ctta.prototypes",
+    "get_method": "ctta.registry",
+    "list_methods": "ctta.registry",
     "method": "ctta.registry",
     "register": "ctta.registry",
 }
 
 
-_PARTS = ("bench", "doctor", "fetch", "nets", "streams", "testing")
-
-
 def __getattr__(name: str) -> Any:
-    # Names arrive on first use, so that the command line can answer before torch is imported.
-    if name in _PARTS:
+    # Names and submodules are imported on first use, so that the command line can answer before torch is imported.
+    if name in __all__:
+        value = getattr(import_module(_HOMES.get(name, "ctta.methods")), name)
+        globals()[name] = value
+        return value
+    if not name.startswith("_") and find_spec(f"ctta.{name}") is not None:
         return import_module(f"ctta.{name}")
-    if name not in __all__:
-        raise AttributeError(f"module 'ctta' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "ctta.methods")), name)
-    globals()[name] = value
-    return value
+    raise AttributeError(f"module 'ctta' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    modules = [module.name for module in iter_modules(__path__) if not module.name.startswith("_")]
+    return sorted({*__all__, *modules})

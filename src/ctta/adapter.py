@@ -337,7 +337,8 @@ class Adapter(Stateful):
             )
 
     def _refuse_tracing(self) -> None:
-        if torch.jit.is_tracing() or torch.compiler.is_exporting():
+        tracing = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
+        if tracing or torch.compiler.is_exporting():
             raise errors.NotTraceable(
                 f"{type(self).__name__} changes with every batch and cannot be traced, scripted or exported. "
                 "Export adapter.freeze(), a plain module that predicts as the adapter does now."

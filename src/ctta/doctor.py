@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -11,7 +12,7 @@ from torch import nn
 
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
-from ctta.errors import CttaError, HeadNotFound
+from ctta.errors import HeadNotFound
 from ctta.norms import norm_layers
 from ctta.registry import methods
 
@@ -42,9 +43,23 @@ class Diagnosis:
     methods: list[MethodReport] = field(default_factory=list)
 
 
-def examine(model: nn.Module, *, image_size: int | None = None, channels: int = 3) -> Diagnosis:
-    """Build every method around a model; with an image size, also take one step on two random images."""
+def examine(
+    model: nn.Module,
+    *,
+    image_size: int | None = None,
+    channels: int = 3,
+    among: Mapping[str, type[Adapter]] | None = None,
+) -> Diagnosis:
+    """Build every method around a model; with an image size, also take one step on two random images.
+
+    Args:
+        model: The model, or a Classifier.
+        image_size: Height and width of the images.
+        channels: Channels of the images.
+        among: The methods to build, by name; by default all that are built in or registered.
+    """
     classifier = model if isinstance(model, Classifier) else Classifier(model)
+    chosen = methods() if among is None else among
     kinds = Counter(type(layer).__name__ for layer in norm_layers(classifier.model).values())
     images = None
     if image_size is not None:
@@ -57,18 +72,18 @@ def examine(model: nn.Module, *, image_size: int | None = None, channels: int = 
         num_classes=classifier.num_classes if found else None,
         num_features=classifier.num_features if found else None,
         norms=dict(kinds),
-        methods=[_report(name, cls, classifier, images) for name, cls in sorted(methods().items())],
+        methods=[_report(name, cls, classifier, images) for name, cls in sorted(chosen.items())],
     )
 
 
 def _head_works(classifier: Classifier, images: torch.Tensor) -> bool:
-    """Whether the layer taken for the head is the one that makes the logits; other complaints are the methods' news."""
+    """Whether the layer taken for the head makes the logits; other errors are reported per method."""
     try:
         with torch.no_grad():
             copy.deepcopy(classifier).eval().with_features(images.to(next(classifier.parameters(), images)))
     except HeadNotFound:
         return False
-    except (CttaError, RuntimeError, ValueError, TypeError):
+    except (Exception, SystemExit):  # noqa: BLE001, the user's code may raise anything
         return True
     return True
 
@@ -78,8 +93,7 @@ def _report(name: str, cls: type[Adapter], classifier: Classifier, images: torch
         adapter = cls(classifier)
         if images is not None:
             adapter.step(images)
-    except (CttaError, RuntimeError, ValueError, TypeError) as error:
-        # The model's own complaint, about an image size for example, is news about this method only.
+    except (Exception, SystemExit) as error:  # noqa: BLE001, the user's code may raise anything
         return MethodReport(name, refusal=f"{type(error).__name__}: {error}")
     return MethodReport(
         name,

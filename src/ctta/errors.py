@@ -14,7 +14,16 @@ CttaError
 ├── ParameterError (ValueError) a constructor argument outside its range
 ├── UnknownName (KeyError)      with "did you mean"
 │   ├── UnknownMethod
-│   └── UnknownStream
+│   ├── UnknownModel
+│   ├── UnknownStream
+│   ├── UnknownData             nothing to fetch has this name
+│   ├── UnknownExperiment
+│   ├── UnknownCheck            no point of the contract has this name
+│   ├── UnknownCommand          of a TOML file
+│   └── UnknownKey              of a TOML file
+├── PluginError                 an installed plug-in cannot be used
+├── DeviceUnavailable           torch has no such device here
+├── UserCodeError               code the user named is missing, raised, or exited
 ├── ConcurrentUse               two threads in one adapter
 ├── AnswerFinished              learn() or forget() a second time
 ├── InferenceMode               learning is impossible inside torch.inference_mode
@@ -27,6 +36,10 @@ CttaError
 │   ├── MissingData             a file that is not there, and where to get it
 │   ├── BadData                 truncated, foreign or inconsistent data
 │   └── NotWeights              a file of weights that is not one, or does not fit
+├── UnlikeRuns                  runs that cannot be compared in one table
+├── WorkerLost                  a worker process died during a run
+├── ClusterError                no connection to a Ray cluster, or it gave up a run
+├── ContractBroken (AssertionError)  an adapter breaks a point of the contract
 └── MissingExtra (ImportError)  an optional dependency is not installed
 """
 
@@ -34,6 +47,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+
+#: How many known names an error lists; a library of models has a thousand.
+_SHOWN = 30
 
 
 class CttaError(Exception):
@@ -91,9 +107,11 @@ class UnknownName(CttaError, KeyError):
     see = ""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        self._given = (name, list(known))
-        close = difflib.get_close_matches(name.lower(), list(known), n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(sorted(known))}."
+        names = sorted(known)
+        self._given = (name, names)
+        close = difflib.get_close_matches(name.lower(), names, n=1)
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(names[:_SHOWN])}{more}."
         super().__init__(f"{name!r} is not a known {self.kind}.{hint}{self.see}")
 
     def __str__(self) -> str:
@@ -110,11 +128,64 @@ class UnknownMethod(UnknownName):
     see = " See: ctta ls methods"
 
 
+class UnknownModel(UnknownName):
+    """No network has this name."""
+
+    kind = "model"
+    see = " See: ctta ls models"
+
+
 class UnknownStream(UnknownName):
     """No stream or corruption has this name."""
 
     kind = "stream"
     see = " See: ctta ls streams"
+
+
+class UnknownData(UnknownName):
+    """Nothing to fetch has this name."""
+
+    kind = "dataset"
+    see = " See: ctta fetch --help"
+
+
+class UnknownExperiment(UnknownName):
+    """No experiment has this name."""
+
+    kind = "experiment"
+    see = " See: ctta ls experiments"
+
+
+class UnknownCheck(UnknownName):
+    """No point of the contract has this name."""
+
+    kind = "check"
+
+
+class UnknownCommand(UnknownName):
+    """No command has this name."""
+
+    kind = "command"
+    see = " See: ctta --help"
+
+
+class UnknownKey(UnknownName):
+    """No argument or option of the command has this name."""
+
+    kind = "argument or option"
+    see = " See: ctta COMMAND --help"
+
+
+class PluginError(CttaError):
+    """A method, model or dataset of an installed package cannot be imported or used."""
+
+
+class DeviceUnavailable(CttaError):
+    """The device asked for does not exist, or this build of torch cannot use it."""
+
+
+class UserCodeError(CttaError):
+    """Code that the user named does not exist, raised an exception, or tried to end the process."""
 
 
 class ConcurrentUse(CttaError):
@@ -163,6 +234,37 @@ class BadData(DataError):
 
 class NotWeights(DataError):
     """A file is not weights, or not weights of this network."""
+
+
+class UnlikeRuns(CttaError):
+    """Runs whose numbers cannot stand in one table."""
+
+
+class WorkerLost(CttaError):
+    """A worker process died during a run."""
+
+
+class ClusterError(CttaError):
+    """Could not connect to a Ray cluster, or the cluster gave up a run."""
+
+
+class ContractBroken(CttaError, AssertionError):
+    """An adapter breaks a point of the contract.
+
+    Args:
+        point: The name of the point.
+        expected: What the contract asks for.
+        found: What the adapter did instead.
+    """
+
+    def __init__(self, point: str, expected: str, found: str) -> None:
+        super().__init__(f"{point}: expected {expected}; found {found}.")
+        self.point = point
+        self.expected = expected
+        self.found = found
+
+    def __reduce__(self) -> tuple[type[ContractBroken], tuple[str, str, str]]:
+        return type(self), (self.point, self.expected, self.found)
 
 
 class MissingExtra(CttaError, ImportError):

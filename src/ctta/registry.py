@@ -1,35 +1,225 @@
-"""Names to methods."""
+"""Registries: things by name, whether built in, from an installed plug-in, or from the user's own file.
+
+A package adds its own by an entry point of the group ``ctta.methods``, ``ctta.models`` or ``ctta.datasets``. Its code
+is imported only when the name is used or listed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeVar
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ctta.errors import UnknownMethod
+from ctta.errors import ParameterError, PluginError, UnknownMethod, UnknownName, UserCodeError
+from ctta.imports import load_object, split_target, user_code
+from ctta.method_table import built_in
 
 if TYPE_CHECKING:
     from ctta.adapter import Adapter
 
     Method = TypeVar("Method", bound=type[Adapter])
 
-_METHODS: dict[str, type[Adapter]] = {}
+Value = TypeVar("Value")
+
+BUILT_IN = "built in"
+
+
+@dataclass(frozen=True)
+class Entry(Generic[Value]):
+    """A name of a registry.
+
+    Args:
+        name: The name.
+        origin: Where it comes from: "built in", a distribution with its version, or a file or module.
+        load: Returns the value, importing it if needed.
+    """
+
+    name: str
+    origin: str
+    load: Callable[[], Value]
+
+
+class Registry(Generic[Value]):
+    """Things of one kind by name.
+
+    Args:
+        unknown: The error for a name that is not there; its ``kind`` says in messages what the things are.
+        group: The entry points to offer, such as "ctta.methods".
+        accept: Returns a value that was loaded if it is of the right kind, and raises a CttaError otherwise. It is
+            given the value and what messages should call it.
+    """
+
+    def __init__(self, unknown: type[UnknownName], group: str, accept: Callable[[object, str], Value]) -> None:
+        self.unknown = unknown
+        self.group = group
+        self._accept = accept
+        self._own: dict[str, Entry[Value]] = {}
+        self._plugins: dict[str, Entry[Value]] | None = None
+
+    def add(self, name: str, load: Callable[[], Value], origin: str = BUILT_IN) -> None:
+        """Add an entry, or replace the one of this name."""
+        self._own[name] = Entry(name, origin, load)
+
+    def entries(self, *, plugins: bool = True) -> list[Entry[Value]]:
+        """Return every entry, with or without those of installed plug-ins; none of them is loaded."""
+        installed = self._installed() if plugins else {}
+        return [*self._own.values(), *(entry for name, entry in installed.items() if name not in self._own)]
+
+    def names(self) -> list[str]:
+        """Return every name."""
+        return [entry.name for entry in self.entries()]
+
+    def find(self, name: str) -> Entry[Value] | None:
+        """Return the entry of this name, in upper or lower case, or None."""
+        for entries in (self._own, self._installed()):
+            for spelling in (name, name.lower()):
+                if spelling in entries:
+                    return entries[spelling]
+        return None
+
+    def check(self, name: str) -> None:
+        """Raise the error for an unknown name, without importing anything.
+
+        ``module:name`` and ``file.py:name`` pass; whether they exist is known only after an import.
+        """
+        if not is_target(name) and self.find(name) is None:
+            raise self.unknown(name, self.names())
+
+    def get(self, name: str) -> Value:
+        """Return the value of this name, or the object that ``package.module:name`` or ``file.py:name`` refers to.
+
+        Raises:
+            UnknownName: With the nearest known name.
+            PluginError: If it belongs to a plug-in that fails to import.
+            UserCodeError: If the user's own code does not exist or fails to import.
+        """
+        self.check(name)
+        entry = self.find(name)
+        return entry.load() if entry is not None else self._accept(load_object(name), name)
+
+    def _installed(self) -> dict[str, Entry[Value]]:
+        if self._plugins is None:
+            self._plugins = {}
+            for point in entry_points(group=self.group):
+                origin = _distribution(point)
+                self._plugins.setdefault(point.name, Entry(point.name, origin, self._loader(point, origin)))
+        return self._plugins
+
+    def _loader(self, point: EntryPoint, origin: str) -> Callable[[], Value]:
+        def load() -> Value:
+            what = f"the {self.unknown.kind} {point.name!r} of {origin}"
+            try:
+                with user_code(f"Importing {what}"):
+                    value = point.load()
+            except UserCodeError as error:
+                raise PluginError(str(error)) from error
+            return self._accept(value, what)
+
+        return load
+
+
+def is_target(name: str) -> bool:
+    """Whether a name refers to the user's own code: ``package.module:name`` or ``file.py``, perhaps with ``:name``."""
+    return ":" in name or name.endswith(".py")
+
+
+def absolute_target(name: str) -> str:
+    """Return a name with the path of a file or of an ``hf:`` folder made absolute, for another working directory."""
+    place, attribute = split_target(name)
+    if place.endswith(".py"):
+        return f"{Path(place).absolute()}{f':{attribute}' if attribute else ''}"
+    return f"hf:{Path(name[3:]).absolute()}" if name.startswith("hf:") else name
+
+
+def bare_target(name: str) -> str:
+    """Return a name without the folders of a file or of an ``hf:`` folder."""
+    place, attribute = split_target(name)
+    if place.endswith(".py"):
+        return f"{Path(place).name}{f':{attribute}' if attribute else ''}"
+    return f"hf:{Path(name[3:]).name}" if name.startswith("hf:") else name
+
+
+def target_origin(target: str) -> str:
+    """Return the file name or module of a target, without its folder."""
+    place, _ = split_target(target)
+    return Path(place).name if place.endswith(".py") else place
+
+
+def _distribution(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else point.value
+
+
+def _accept_method(value: object, what: str) -> type[Adapter]:
+    from ctta.adapter import Adapter  # noqa: PLC0415 - the names of methods are known without torch
+
+    if isinstance(value, type) and issubclass(value, Adapter) and value is not Adapter:
+        return value
+    raise ParameterError(f"A method must be a subclass of ctta.Adapter; {what} is {value!r}.")
+
+
+METHODS: Registry[type[Adapter]] = Registry(UnknownMethod, "ctta.methods", _accept_method)
+
+
+def _load_built_in(home: str) -> Callable[[], type[Adapter]]:
+    module, _, name = home.partition(":")
+    return lambda: _accept_method(getattr(import_module(module), name), home)
+
+
+for _facts in built_in().values():
+    METHODS.add(_facts.name, _load_built_in(_facts.home))
 
 
 def register(cls: Method) -> Method:
     """Class decorator: make a method known under its lower-case class name."""
-    _METHODS[cls.__name__.lower()] = cls
+    name = cls.__name__.lower()
+    if name not in built_in() or not cls.__module__.startswith("ctta."):
+        _refuse_taken(name, cls, cls.__module__)
+        METHODS.add(name, lambda: cls, cls.__module__)
     return cls
 
 
-def method(name: str) -> type[Adapter]:
-    """The method of this name; an unknown one raises UnknownMethod with the nearest known."""
-    known = methods()
-    if name.lower() not in known:
-        raise UnknownMethod(name, known)
-    return known[name.lower()]
+def get_method(name: str) -> type[Adapter]:
+    """Return the method of this name.
+
+    Args:
+        name: A name that `list_methods` gives, or the class as ``package.module:Class`` or ``file.py:Class``.
+
+    Raises:
+        UnknownMethod: With the nearest known name.
+        PluginError: If it belongs to a plug-in that fails to import.
+        UserCodeError: If the user's own code does not exist or fails to import.
+    """
+    cls = METHODS.get(name)
+    key = cls.__name__.lower()
+    if key != name.lower():
+        # Checkpoints know a method by the name of its class.
+        entry = METHODS.find(name)
+        _refuse_taken(key, cls, name)
+        METHODS.add(key, lambda: cls, entry.origin if entry is not None else target_origin(name))
+    return cls
+
+
+def _refuse_taken(name: str, cls: Any, what: str) -> None:
+    if name in built_in() and not cls.__module__.startswith("ctta."):
+        raise ParameterError(
+            f"{cls.__name__} of {what} has the name of a built-in method, and runs and checkpoints know a method by "
+            "the name of its class. Rename the class."
+        )
+
+
+def list_methods() -> list[str]:
+    """Return the name of every method: built in, registered, and of installed plug-ins, which are not imported."""
+    return METHODS.names()
+
+
+#: The older name of `get_method`.
+method = get_method
 
 
 def methods() -> dict[str, type[Adapter]]:
-    """Every registered method by name."""
-    import_module("ctta.methods")  # registers the built-in ones
-    return dict(_METHODS)
+    """Return every built-in and registered method by name; plug-ins are left out."""
+    import_module("ctta.methods")  # a new method registers itself before it is in the table
+    return {entry.name: entry.load() for entry in METHODS.entries(plugins=False)}

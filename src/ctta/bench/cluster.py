@@ -17,17 +17,14 @@ from typing import Any
 import torch
 
 from ctta.bench.jobs import Job, do
-from ctta.errors import ConcurrentUse, CttaError, MissingExtra
+from ctta.errors import ClusterError, ConcurrentUse, MissingExtra
+from ctta.registry import absolute_target
 
 #: How often a run may lose its worker: one that brings down every worker it meets has to end.
 LOSSES = 10
 
 #: Seconds a run waits for its folder: a file server may hold the lock of a lost machine for a minute or two.
 PATIENCE = 180.0
-
-
-class ClusterError(CttaError):
-    """No Ray cluster answers, or it gave up a run."""
 
 
 def on_cluster(
@@ -98,7 +95,7 @@ def _anywhere(job: Job) -> Job:
     """The job with paths that do not depend on a working directory."""
     values = ((field.name, getattr(job, field.name)) for field in fields(job))
     paths: dict[str, Any] = {name: value.absolute() for name, value in values if isinstance(value, Path)}
-    return replace(job, **paths)
+    return replace(job, **paths, method=absolute_target(job.method), model=absolute_target(job.model))
 
 
 def _wait(ray: Any, running: Iterable[Any], count: int) -> list[Any]:

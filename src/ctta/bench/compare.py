@@ -14,14 +14,10 @@ from typing import Any
 from ctta.bench.defaults import recipe_named
 from ctta.bench.spec import COMPARABLE
 from ctta.bench.unlike import comparable, distinctions, unsaid
-from ctta.errors import CttaError
+from ctta.errors import UnlikeRuns
 
 #: Stands for the error of a domain that a row does not have.
 NONE = "–"
-
-
-class UnlikeRuns(CttaError):
-    """Runs whose numbers cannot stand in one table."""
 
 
 @dataclass(frozen=True)

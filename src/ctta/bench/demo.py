@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from ctta import nets
 from ctta.adapter import Adapter
 from ctta.bench.jobs import Job, build_adapter, open_stream, spec_of
 from ctta.bench.prequential import Progress, evaluate
@@ -21,9 +20,11 @@ from ctta.bench.record import write_record
 from ctta.bench.run import record_of
 from ctta.bench.spec import RunSpec
 from ctta.bench.steps import STEPS
+from ctta.device import choose_device
 from ctta.errors import ParameterError
 from ctta.files import write_atomically
-from ctta.registry import method
+from ctta.nets.by_name import load_model
+from ctta.registry import get_method
 from ctta.streams.corruptions import CORRUPTIONS
 from ctta.streams.stream import Stream
 
@@ -39,6 +40,7 @@ def prepare_demo(
     severity: int = 5,
     seed: int = 0,
     domains: int | None = None,
+    device: str | None = None,
 ) -> tuple[Stream, list[Entry]]:
     """The stream of the demo and the named methods, just as ``ctta run METHOD digits`` would make them.
 
@@ -56,7 +58,10 @@ def prepare_demo(
         batch_size=batch_size,
         seed=seed,
     )
-    jobs = [replace(job, method=cls.__name__.lower()) for cls in dict.fromkeys(method(name) for name in names)]
+    once: dict[type[Adapter], str] = {}
+    for name in names:
+        once.setdefault(get_method(name), name)
+    jobs = [replace(job, method=name) for name in once.values()]
     stream, data = open_stream(job, keep=True)
     size = len(stream.segments[0].order)
     if batch_size > 1 and size % batch_size == 1:
@@ -64,8 +69,9 @@ def prepare_demo(
             f"{size} images in batches of {batch_size} leave a last batch of one, which has no batch statistics. "
             "Choose another number of images or batch size."
         )
-    model = nets.classifier(job.model)
-    return stream, [(spec_of(job, model, stream, data), build_adapter(job, model)) for job in jobs]
+    chosen, loaded = choose_device(device), load_model(job.model)
+    model = loaded.classifier.to(chosen)
+    return stream.on(chosen), [(spec_of(job, loaded, stream, data), build_adapter(job, model)) for job in jobs]
 
 
 def run_demo(

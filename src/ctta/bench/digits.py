@@ -23,7 +23,11 @@ MODEL = MODELS["digits_resnet8"]
 
 
 def train_digits(
-    path: str | os.PathLike[str], how: Training, *, progress: Callable[[int, float], None] | None = None
+    path: str | os.PathLike[str],
+    how: Training,
+    *,
+    progress: Callable[[int, float], None] | None = None,
+    device: torch.device | str = "cpu",
 ) -> float:
     """Train the source model, write it to a safetensors file, and give its error in percent on the streamed digits.
 
@@ -32,7 +36,7 @@ def train_digits(
     data, threads = digits(), torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        model = train(_untrained, data.train.floats(), data.train.y, how, progress=progress)
+        model = train(_untrained, data.train.floats(), data.train.y, how, progress=progress, device=device)
         clean = error(model, data.stream.floats(), data.stream.y)
     finally:
         torch.set_num_threads(threads)

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ctta import nets
 from ctta.adapter import Adapter
 from ctta.bench.defaults import default_arguments, recipe
 from ctta.bench.run import Listen, run
@@ -18,10 +17,14 @@ from ctta.bench.sources import CLASSES, digest_of, open_domains, read_images, se
 from ctta.bench.spec import RunSpec
 from ctta.bench.tensorboard import Events, require_tensorboard
 from ctta.classifier import Classifier
+from ctta.device import choose_device
+from ctta.digests import sha256_of_code
 from ctta.errors import MissingData, ParameterError
 from ctta.methods.eata import fisher_from_source
+from ctta.nets.by_name import Loaded, from_table, load_model
+from ctta.nets.models import MODELS
 from ctta.prototypes import prototypes_from_source
-from ctta.registry import method
+from ctta.registry import bare_target, get_method
 from ctta.streams.arrays import Images
 from ctta.streams.corruptions import CORRUPTIONS
 from ctta.streams.domain import Domain
@@ -44,7 +47,11 @@ PROTOCOLS = (
 
 @dataclass(frozen=True)
 class Job:
-    """One run as asked for: names and paths."""
+    """One run as asked for: names and paths.
+
+    ``method`` and ``model`` may be the user's own code, as ``package.module:name`` or ``file.py:name``. ``device`` is
+    where to compute; None takes the best device of the machine that the job runs on.
+    """
 
     method: str
     stream: str
@@ -66,6 +73,7 @@ class Job:
     keep: bool = False
     command: str = ""
     tensorboard: Path | None = None
+    device: str | None = None
 
     def with_seed(self, seed: int) -> Job:
         """The same job with another seed."""
@@ -76,10 +84,13 @@ def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | N
     """Run a job, or find its record; ``progress`` gives the listener for an adapter and a number of steps."""
     if job.tensorboard is not None:
         require_tensorboard()
-    model = nets.classifier(job.model, job.weights)
+    device = choose_device(job.device)
+    loaded = load_model(job.model, job.weights, classes=CLASSES.get(job.stream))
+    model = loaded.classifier.to(device)
     stream, data = open_stream(job)
+    stream = stream.on(device)
     _refuse_other_classes(job, stream, model)
-    spec = spec_of(job, model, stream, data)
+    spec = spec_of(job, loaded, stream, data)
 
     def build() -> Adapter:
         return build_adapter(job, model)
@@ -93,13 +104,21 @@ def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | N
     return record
 
 
-def spec_of(job: Job, model: Classifier, stream: Stream, data: dict[str, Any]) -> RunSpec:
-    """What a job is by content; ``stream`` and ``data`` are those of `open_stream`."""
-    cls, table = method(job.method), nets.MODELS[job.model]
+def spec_of(job: Job, model: Loaded | Classifier, stream: Stream, data: dict[str, Any]) -> RunSpec:
+    """Describe a job by its content.
+
+    Args:
+        job: The job.
+        model: Its model, or the classifier of a model of the table.
+        stream: The stream that `open_stream` gives.
+        data: The facts of the data that `open_stream` gives.
+    """
+    cls = get_method(job.method)
+    loaded = model if isinstance(model, Loaded) else from_table(MODELS[job.model], model)
     return RunSpec(
-        method=cls.__name__.lower(),
+        method=_method_name(cls),
         settings={name: value for name, value in _arguments(job).items() if name != "seed"},
-        model={"name": job.model, "digest": model.digest(), "mean": table.mean, "std": table.std},
+        model=loaded.facts(),
         data=data,
         protocol=_protocol(job),
         corruptions=_domains(stream),
@@ -112,9 +131,15 @@ def spec_of(job: Job, model: Classifier, stream: Stream, data: dict[str, Any]) -
     )
 
 
+def _method_name(cls: type[Adapter]) -> str:
+    """Name a method for records; one from outside ctta with a digest of its file, so that a changed one is another."""
+    name, code = cls.__name__.lower(), sha256_of_code(cls)
+    return name if code is None else f"{name}@{code[:12]}"
+
+
 def build_adapter(job: Job, model: Classifier) -> Adapter:
     """The method of a job around its source model."""
-    cls = method(job.method)
+    cls = get_method(job.method)
     return cls(model, **_arguments(job), **_given(job, cls, model))
 
 
@@ -178,7 +203,7 @@ def _protocol(job: Job) -> dict[str, Any]:
 
 def _arguments(job: Job) -> dict[str, Any]:
     """The recipe for the stream, what the user set, and the seed where the method draws random numbers."""
-    cls = method(job.method)
+    cls = get_method(job.method)
     unknown = set(job.settings) - set(cls.arguments())
     if unknown:
         raise ParameterError(
@@ -196,11 +221,13 @@ def _arguments(job: Job) -> dict[str, Any]:
 
 
 def _refuse_other_classes(job: Job, stream: Stream, model: Classifier) -> None:
+    if model.head_name is None:
+        return
     highest = max(int(segment.images.y.max()) for segment in stream.segments)
     found = CLASSES.get(job.stream, highest + 1)
     if highest >= model.num_classes or (job.stream in CLASSES and found != model.num_classes):
         raise ParameterError(
-            f"{job.model} knows {model.num_classes} classes; {job.stream} has {found}. "
+            f"{bare_target(job.model)} knows {model.num_classes} classes; {job.stream} has {found}. "
             "Choose a model of this data with --model: ctta ls models."
         )
 

@@ -21,17 +21,13 @@ from ctta.allocator import keep_freed_memory
 from ctta.bench.cluster import on_cluster
 from ctta.bench.jobs import Job, do
 from ctta.bench.run import Listen, asked_to_stop
-from ctta.errors import CttaError, ParameterError
+from ctta.errors import ParameterError, WorkerLost
 
 #: Records as runs end, each with the place of its job.
 Ended = Generator[tuple[int, dict[str, Any]], None, None]
 
 #: Seconds until a wish to stop is heard at the latest.
 _HEARING = 0.2
-
-
-class WorkerLost(CttaError):
-    """A process that was at a run is gone."""
 
 
 class Follow(Protocol):

@@ -27,6 +27,9 @@ def comparable(spec: dict[str, Any], fact: str) -> Any:
     if fact == "data":
         # Another seed draws other noise on the same images: that is a repetition, not another benchmark.
         return {k: v for k, v in value.items() if k != "corruption_seed"}
+    if fact == "model":
+        # The file of the user's own model may also hold a method; the weights tell whether the model is the same.
+        return {k: v for k, v in value.items() if k != "code"}
     # Random orders show the same domains.
     return sorted(value) if fact == "corruptions" and spec["protocol"]["name"] == "random-order" else value
 

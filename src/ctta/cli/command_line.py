@@ -5,6 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from contextvars import ContextVar
+from pathlib import Path
+
+from ctta.registry import bare_target
 
 _running: ContextVar[str] = ContextVar("command_line", default="")
 
@@ -20,5 +23,18 @@ def plain(arguments: Sequence[str]) -> str:
 
 
 def remember(arguments: Sequence[str]) -> None:
-    """Make these arguments the command line that is running."""
-    _running.set(plain(arguments))
+    """Make these arguments the command line that is running.
+
+    Records must not hold the path of the user's own model: of ``folder/file.py:name``, of ``hf:folder/name`` and of the
+    value of --weights only the last part is kept.
+    """
+    _running.set(plain(_without_folders(arguments)))
+
+
+def _without_folders(arguments: Sequence[str]) -> list[str]:
+    words: list[str] = []
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        weights = "--weights" in (before, option)
+        words.append(option + equals + (Path(value).name if weights and value else bare_target(value)))
+    return words

@@ -9,6 +9,9 @@ from typing import Annotated
 
 import typer
 
+from ctta.cli import options
+from ctta.cli.options import parse_names, parse_numbers
+
 
 class FileFormat(str, Enum):
     """How images of a folder are written."""
@@ -27,11 +30,12 @@ class Constants(str, Enum):
 def corrupt(
     source: Annotated[Path, typer.Argument(metavar="IN", help="A folder of images, an npz with x and y, or an npy.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write to.")],
-    corruption: Annotated[
-        list[str] | None, typer.Option(help="One by name, may be repeated. Default: the paper's fifteen.")
+    corruptions: options.Corruptions = None,
+    severity: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NUMBER,...", help="Severities, 1 to 5. May be repeated.", show_default="all"),
     ] = None,
-    severity: Annotated[list[int] | None, typer.Option(help="1 to 5, may be repeated. Default: all.")] = None,
-    seed: Annotated[int, typer.Option(help="Starts the random numbers.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     scale: Annotated[Constants | None, typer.Option(help="Whose constants. Default: by image size.")] = None,
     labels: Annotated[Path | None, typer.Option(help="The npy of labels that goes with an npy.")] = None,
     side: Annotated[int | None, typer.Option(min=16, help="Crop the images of a folder to so many pixels.")] = None,
@@ -39,7 +43,7 @@ def corrupt(
         FileFormat, typer.Option("--format", help="For folders: JPEG at quality 85 as published, or PNG.")
     ] = FileFormat.jpeg,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Corrupt images in the layouts of CIFAR-10-C (arrays) and ImageNet-C (folders); resumes where it stopped."""
     from ctta.cli.bar import parts_bar  # noqa: PLC0415 - ctta --help takes no torch
@@ -49,8 +53,8 @@ def corrupt(
     from ctta.streams.make_folders import FolderSource  # noqa: PLC0415
 
     recipe = Recipe(
-        corruptions=tuple(corruption or CORRUPTIONS),
-        severities=tuple(severity or (1, 2, 3, 4, 5)),
+        corruptions=parse_names(corruptions or ()) or CORRUPTIONS,
+        severities=parse_numbers(severity, "--severity") if severity else (1, 2, 3, 4, 5),
         seed=seed,
         scale=None if scale is None else scale.value,
     )

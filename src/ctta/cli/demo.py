@@ -8,41 +8,48 @@ from typing import Annotated
 
 import typer
 
+from ctta.cli import options
 from ctta.cli.command_line import command_line
-from ctta.cli.run import parse_names
+from ctta.cli.options import parse_names
+from ctta.cli.run import check_names
+from ctta.registry import METHODS
 
 # All but CoTTA: with its 32 views of every image the demo would take longer than two minutes.
 DEFAULT = "source,bn,tent,eata,rdumb,sar,deyo,rotta,santa,rmt,roid,dmse"
 
 
 def demo(
-    methods: Annotated[str, typer.Option(help="Names with commas between, or all.")] = DEFAULT,
-    images: Annotated[int, typer.Option(min=1, help="Digits per domain, 900 at most.")] = 450,
+    methods: Annotated[
+        list[str],
+        typer.Option("--methods", "--method", metavar="NAME,...", help="Methods to compare, or all. May be repeated."),
+    ] = [DEFAULT],  # noqa: B006
+    images: Annotated[int, typer.Option(min=1, help="Digits per domain, at most 900.")] = 450,
     batch_size: Annotated[int, typer.Option(min=1, help="Images per step.")] = 50,
-    severity: Annotated[int, typer.Option(min=1, max=5, help="Of the corruptions.")] = 5,
+    severity: Annotated[int, typer.Option(min=1, max=5, help="Severity of the corruptions.")] = 5,
     domains: Annotated[int, typer.Option(min=1, max=15, help="Only the first corruptions of the fifteen.")] = 15,
-    seed: Annotated[int, typer.Option(help="Of image order, corruptions and methods.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of image order, corruptions and methods.")] = 0,
+    device: options.Device = None,
     out: Annotated[Path, typer.Option(help="Folder for report.html and the run records.")] = Path("out"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON instead of a table.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
     """Compare methods on handwritten digits under fifteen corruptions: no download, a minute or two, a report page."""
-    # Here, because ctta --help takes none of these.
+    names = tuple(METHODS.names()) if parse_names(methods) == ("all",) else parse_names(methods)
+    if not names:
+        raise typer.BadParameter("no method is named", param_hint="--methods")
+    check_names(names, None)
+    # Here, because help and typing errors need none of these.
     from ctta.bench.demo import prepare_demo, run_demo  # noqa: PLC0415
     from ctta.cli.progress import Bars  # noqa: PLC0415
     from ctta.cli.tables import echo_errors  # noqa: PLC0415
-    from ctta.registry import methods as known  # noqa: PLC0415
     from ctta.report import require_extras, write_report  # noqa: PLC0415
 
     # What can fail fails here, before the minute of work.
     require_extras()
     out.mkdir(parents=True, exist_ok=True)
     runs = out / "runs"
-    names = list(known()) if methods == "all" else parse_names(methods)
-    if not names:
-        raise typer.BadParameter("no method is named", param_hint="--methods")
     stream, entries = prepare_demo(
-        names, images=images, batch_size=batch_size, severity=severity, seed=seed, domains=domains
+        names, images=images, batch_size=batch_size, severity=severity, seed=seed, domains=domains, device=device
     )
 
     with Bars([adapter for _, adapter in entries], len(stream), quiet=quiet) as bars:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import importlib.util
 import json
-import sys
-from inspect import isfunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctta.errors import ModelError
+from ctta.cli import options
+from ctta.cli.options import parse_names
+from ctta.cli.run import check_names
+from ctta.imports import stdout_to_stderr
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,84 +22,47 @@ if TYPE_CHECKING:
 
 def doctor(
     target: Annotated[
-        str, typer.Argument(help="package.module:name or file.py:name, a model or a function giving one")
+        str,
+        typer.Argument(
+            help="A model, or a function that builds one, as package.module:name or file.py:name; or a name that "
+            "ctta run --model takes."
+        ),
     ],
+    weights: options.Weights = None,
+    methods: options.Methods = None,
     image_size: Annotated[
-        int | None, typer.Option(help="also take one step of every method on two random images of this side", min=1)
+        int | None,
+        typer.Option(min=1, help="Also take one step of every method on two random images of this height and width."),
     ] = None,
-    channels: Annotated[int, typer.Option(help="channels of those images", min=1)] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    channels: Annotated[int, typer.Option(min=1, help="Channels of those images.")] = 3,
+    device: options.Device = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what each method would do with a model: head, norm layers, trained parameters, smallest batch, memory."""
-    from ctta.doctor import examine  # noqa: PLC0415, torch is imported where it is needed
+    names = parse_names(methods or ())
+    check_names(names, None)
+    from ctta.device import choose_device  # noqa: PLC0415 - help and typing errors need no torch
+    from ctta.doctor import examine  # noqa: PLC0415
+    from ctta.registry import get_method  # noqa: PLC0415
 
-    diagnosis = examine(load_model(target), image_size=image_size, channels=channels)
+    model = load_model(target, weights).to(choose_device(device))
+    chosen = {name: get_method(name) for name in names} or None
+    # Copying the model and its forward pass run the user's code as well.
+    with stdout_to_stderr():
+        diagnosis = examine(model, image_size=image_size, channels=channels, among=chosen)
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(diagnosis), indent=2))
     else:
         _print(diagnosis)
 
 
-def load_model(target: str) -> nn.Module:
-    """The model that ``package.module:name`` or ``file.py:name`` names, called if it is a function or class.
+def load_model(target: str, weights: Path | None = None) -> nn.Module:
+    """Load the model to examine: any that ``ctta run --model`` takes, or the only one of a module or file."""
+    from ctta.nets import by_name  # noqa: PLC0415
 
-    Without a name the module's only model, or function that builds one, is taken.
-    """
-    from torch import nn  # noqa: PLC0415
-
-    place, _, name = target.partition(":")
-    found: Any = _import(place)
-    for part in (name or _only_model(found, place)).split("."):
-        if not hasattr(found, part):
-            raise ModelError(f"{place} has no {name!r}. It has: {', '.join(_public(found))[:200]}")
-        found = getattr(found, part)
-    if callable(found) and not isinstance(found, nn.Module):
-        try:
-            found = found()
-        except Exception as error:
-            raise ModelError(f"{target} raised {type(error).__name__}: {error}") from error
-    if not isinstance(found, nn.Module):
-        raise ModelError(f"{target} must be, or return, a torch.nn.Module; got {type(found).__name__}.")
-    return found
-
-
-def _only_model(module: Any, place: str) -> str:
-    """The name of the one model of a module: an nn.Module, or else a function defined there."""
-    from torch import nn  # noqa: PLC0415
-
-    own = {name: getattr(module, name) for name in _public(module)}
-    models = [name for name, value in own.items() if isinstance(value, nn.Module)]
-    makers = [name for name, value in own.items() if isfunction(value) and value.__module__ == module.__name__]
-    for names in (models, makers):
-        if len(names) == 1:
-            return names[0]
-    raise ModelError(
-        f"Which model of {place}? Name it as {place}:name. It has: {', '.join(models + makers) or 'none'}."
-    )
-
-
-def _public(module: Any) -> list[str]:
-    return [name for name in dir(module) if not name.startswith("_")]
-
-
-def _import(place: str) -> Any:
-    if place.endswith(".py"):
-        path = Path(place)
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        if not path.exists() or spec is None or spec.loader is None:
-            raise ModelError(f"There is no Python file at {path.absolute()}.")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        if error.name is None or not place.startswith(error.name):
-            raise
-        raise ModelError(f"There is no module {place!r} in {Path.cwd()} or among the installed packages.") from error
-    finally:
-        sys.path.pop(0)
+    if weights is None and by_name.is_own(target):
+        return by_name.own_model(target)
+    return by_name.load_model(target, weights).classifier
 
 
 def _print(diagnosis: Diagnosis) -> None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 from enum import Enum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from ctta.errors import CttaError
+
+if TYPE_CHECKING:
+    from ctta.nets.models import Model
 
 
 class What(str, Enum):
@@ -35,18 +40,24 @@ def ls(
 
 
 def _methods() -> list[dict[str, Any]]:
-    from ctta.registry import methods  # noqa: PLC0415 - ctta --help takes no torch
+    from ctta.method_table import built_in, facts_of  # noqa: PLC0415
+    from ctta.registry import BUILT_IN, METHODS  # noqa: PLC0415
 
-    return [
-        {
-            "method": name,
-            "learns": cls.trains if cls.learns else "nothing",
-            "source-free": "yes" if cls.source_free else "no",
-            "passes": f"{cls.passes[0]} forward, {cls.passes[1]} backward",
-            "summary": _first_sentence(cls.__doc__),
-        }
-        for name, cls in methods().items()
-    ]
+    rows = []
+    for entry in METHODS.entries():
+        try:
+            facts = built_in()[entry.name] if entry.origin == BUILT_IN else facts_of(entry.name, entry.load())
+        except CttaError as error:
+            shown = {"learns": "-", "source-free": "-", "passes": "-", "summary": f"{type(error).__name__}: {error}"}
+        else:
+            shown = {
+                "learns": facts.learns,
+                "source-free": "yes" if facts.source_free else "no",
+                "passes": f"{facts.forward} forward, {facts.backward} backward",
+                "summary": facts.summary,
+            }
+        rows.append({"method": entry.name, "from": entry.origin, **shown})
+    return rows
 
 
 def _streams() -> list[dict[str, Any]]:
@@ -60,24 +71,37 @@ def _streams() -> list[dict[str, Any]]:
 
 
 def _models() -> list[dict[str, Any]]:
-    from ctta.nets.models import MODELS  # noqa: PLC0415
+    from ctta.nets.by_name import NAMES  # noqa: PLC0415
+    from ctta.nets.models import Model  # noqa: PLC0415
 
-    return [
-        {
-            "model": m.name,
-            "classes": m.num_classes,
-            "pixels": m.input_size,
-            "mean": "none" if m.mean is None else ", ".join(f"{v:.3g}" for v in m.mean),
-            "std": "none" if m.std is None else ", ".join(f"{v:.3g}" for v in m.std),
-            "file": m.file,
-            "source": m.source,
-        }
-        for m in MODELS.values()
-    ]
+    rows = []
+    for entry in NAMES.entries():
+        try:
+            value = entry.load()
+        except CttaError as error:
+            shown = _model(None, f"{type(error).__name__}: {error}")
+        else:
+            shown = _model(value if isinstance(value, Model) else None, "its own code")
+        rows.append({"model": entry.name, "from": entry.origin, **shown})
+    return rows
+
+
+def _model(model: Model | None, otherwise: str) -> dict[str, Any]:
+    """What there is to say of a model that has an entry in a table, or else one sentence."""
+    if model is None:
+        return {"classes": "-", "pixels": "-", "mean": "-", "std": "-", "file": "-", "source": otherwise}
+    return {
+        "classes": model.num_classes,
+        "pixels": model.input_size,
+        "mean": "none" if model.mean is None else ", ".join(f"{v:.3g}" for v in model.mean),
+        "std": "none" if model.std is None else ", ".join(f"{v:.3g}" for v in model.std),
+        "file": model.file,
+        "source": model.source,
+    }
 
 
 def _experiments() -> list[dict[str, Any]]:
-    from ctta.cli.run import parse_seeds  # noqa: PLC0415
+    from ctta.cli.options import parse_seeds  # noqa: PLC0415
     from ctta.paper import EXPERIMENTS  # noqa: PLC0415
 
     return [
@@ -90,7 +114,3 @@ def _experiments() -> list[dict[str, Any]]:
         }
         for e in EXPERIMENTS.values()
     ]
-
-
-def _first_sentence(text: str | None) -> str:
-    return " ".join((text or "").split("\n\n")[0].split())

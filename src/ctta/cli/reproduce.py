@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from ctta.cli import options
 from ctta.cli.command_line import command_line
-from ctta.cli.ray_option import HELP as RAY
-from ctta.cli.run import follower, parse_names, parse_seeds
+from ctta.cli.options import parse_names, parse_seeds
+from ctta.cli.run import check_names, follower
 
 
 def reproduce(
@@ -19,39 +20,36 @@ def reproduce(
     dataset: Annotated[
         str, typer.Argument(help="cifar10-c, cifar100-c, imagenet-c-5k, imagenet-c-50k, domainnet-126 or digits.")
     ],
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the published files, or an npz of clean images. Digits need none.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Another source model than the paper's: ctta ls models.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="Its file.")] = None,
-    image_list: Annotated[
-        Path | None, typer.Option(help="For ImageNet-C: a text file of the images to take, as lines synset/file.")
-    ] = None,
-    clean: Annotated[
-        Path | None,
-        typer.Option(help="An npz of the clean images, for clean-source; with an npz as --data its own."),
-    ] = None,
-    source_data: Annotated[
-        Path | None, typer.Option(help="An npz of source images, for the rows that need them.")
-    ] = None,
-    methods: Annotated[str | None, typer.Option(help="Only rows of these methods, with commas between.")] = None,
-    corruptions: Annotated[
-        str | None, typer.Option(help="Only these, with commas between, in this order. Default: the fifteen.")
-    ] = None,
-    images: Annotated[int | None, typer.Option(min=1, help="Images per domain. Default: all.")] = None,
+    data: options.Data = None,
+    model: options.Model = None,
+    weights: options.Weights = None,
+    image_list: options.ImageList = None,
+    clean: options.Clean = None,
+    source_data: options.SourceData = None,
+    methods: options.Methods = None,
+    corruptions: options.Corruptions = None,
+    images: options.Images = None,
     seed: Annotated[
         str | None,
-        typer.Option(help="A seed, several with commas, or a range such as 0..4. Default: the experiment's."),
+        typer.Option(
+            help="A seed, several with commas, or a range such as 0..4.", show_default="those of the experiment"
+        ),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Runs at once, on one torch thread each when above 1.")] = 1,
-    ray: Annotated[str | None, typer.Option("--ray", metavar="[ADDRESS]", help=RAY)] = None,
+    device: options.Device = None,
+    workers: options.Workers = 1,
+    ray: options.Ray = None,
     out: Annotated[Path, typer.Option(help="Folder of run records; figures go into figures/ below it.")] = Path("runs"),
-    tensorboard: Annotated[Path | None, typer.Option(help="Folder for events, written while the runs go on.")] = None,
-    save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 30.0,
+    tensorboard: options.Tensorboard = None,
+    save_every: options.SaveEvery = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Run an experiment of the paper, or what is missing of it, and print our numbers next to the published ones."""
+    """Run an experiment of the paper and print our numbers next to the published ones; finished runs are reused.
+
+    --methods may also name a method of your own, which gets a row without a published number.
+    """
+    names = parse_names(methods or ())
+    check_names(names, model)
     from ctta.bench.pool import do_all  # noqa: PLC0415
     from ctta.paper import experiment  # noqa: PLC0415 - ctta --help takes no torch
     from ctta.paper.reproduce import Request, draw, notes, plan, rows  # noqa: PLC0415
@@ -69,12 +67,13 @@ def reproduce(
         image_list=image_list,
         clean=clean,
         source_data=source_data,
-        methods=None if methods is None else frozenset(parse_names(methods)),
+        methods=None if methods is None else frozenset(names),
         corruptions=CORRUPTIONS if corruptions is None else parse_names(corruptions),
         images=images,
         seeds=tuple(parse_seeds(seed or table.seeds)),
         command=command_line(),
         tensorboard=tensorboard,
+        device=device,
     )
     planned = plan(table, request)
     jobs = planned.jobs

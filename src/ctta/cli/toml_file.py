@@ -7,26 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctta.errors import BadData, MissingData, ParameterError, UnknownName
+from ctta.errors import BadData, MissingData, ParameterError, UnknownCommand, UnknownKey
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-
-class UnknownCommand(UnknownName):
-    """No command has this name."""
-
-    kind = "command"
-    see = " See: ctta --help"
-
-
-class UnknownKey(UnknownName):
-    """No argument or option of the command has this name."""
-
-    kind = "argument or option"
-    see = " See: ctta COMMAND --help"
 
 
 @dataclass(frozen=True)

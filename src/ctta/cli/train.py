@@ -8,30 +8,34 @@ from typing import Annotated
 
 import typer
 
+from ctta.cli import options
 from ctta.cli.train_cifar import train_cifar10
 
 
 def train_digits(
     out: Annotated[Path, typer.Option(help="The safetensors file to write.")],
     passes: Annotated[int, typer.Option(min=1, help="Passes over the training digits.")] = 40,
-    seed: Annotated[int, typer.Option(help="Starts the weights and the order of images.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the weights and the order of images.")] = 0,
+    device: options.Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Train the demo's source model on scikit-learn's digits: a ResNet-8, one thread, about a minute."""
     from rich.console import Console  # noqa: PLC0415 - ctta --help takes none of these
     from rich.progress import Progress  # noqa: PLC0415
 
     from ctta.bench.digits import train_digits as run  # noqa: PLC0415
+    from ctta.device import choose_device  # noqa: PLC0415
     from ctta.nets.train import Training  # noqa: PLC0415
 
+    where = choose_device(device)
     with Progress(console=Console(stderr=True), disable=quiet) as bar:
         task = bar.add_task("training", total=passes)
 
         def progress(number: int, loss: float) -> None:
             bar.update(task, completed=number, description=f"training, loss {loss:.3f}")
 
-        clean = run(out, Training(passes=passes, seed=seed), progress=progress)
+        clean = run(out, Training(passes=passes, seed=seed), progress=progress, device=where)
     result = {"file": str(out), "clean_error": clean}
     typer.echo(json.dumps(result) if as_json else f"{out}: error {clean:.2f} % on the digits kept for streams")
 

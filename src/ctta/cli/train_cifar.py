@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ctta.cli import options
 from ctta.cli.command_line import command_line
 
 
@@ -20,10 +21,12 @@ def train_cifar10(
     small_passes: Annotated[int | None, typer.Option(help="Of these, on 24-pixel crops. Default: 60 %.")] = None,
     lr: Annotated[float, typer.Option(help="The highest learning rate.")] = 0.1,
     label_smoothing: Annotated[float, typer.Option(min=0.0, max=0.99)] = 0.0,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the weights and the order of images.")] = 0,
+    device: options.Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a CIFAR-10 ResNet on one core in one to two hours; an interrupted training goes on where it was."""
+    from ctta.device import choose_device  # noqa: PLC0415
     from ctta.nets.cifar10 import SourceModel  # noqa: PLC0415 - ctta --help takes no torch
     from ctta.nets.train import error  # noqa: PLC0415
     from ctta.nets.train_cifar import CifarTraining, train_cifar  # noqa: PLC0415
@@ -38,7 +41,13 @@ def train_cifar10(
     )
     source, train, test = SourceModel.named(net), load(data, "train"), load(data, "test")
     model = train_cifar(
-        source.build, train.x, train.y, how, resume=out.with_name(out.name + ".state"), progress=_Lines(passes)
+        source.build,
+        train.x,
+        train.y,
+        how,
+        resume=out.with_name(out.name + ".state"),
+        progress=_Lines(passes),
+        device=choose_device(device),
     )
     accuracy = 100 - error(model, test.x.float() / 255, test.y)
     source.save(model, out, how, accuracy=accuracy, command=command_line())

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
+from ctta.errors import UnknownData
 from ctta.fetch import cifar10, cifar100
-from ctta.fetch.catalogue import ARCHIVES, CIFAR, GROUPS, Archive, UnknownData, archives, names
+from ctta.fetch.catalogue import ARCHIVES, CIFAR, GROUPS, Archive, archives, names
 from ctta.fetch.cifar10 import fetch_cifar10
 from ctta.fetch.cifar100 import fetch_cifar100
 from ctta.fetch.download import Progress, download

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ctta.errors import UnknownName
+from ctta.errors import UnknownData
 from ctta.streams.datasets.imagenet_c import GROUPS as IMAGENET_C
 from ctta.streams.datasets.published import CIFAR10_C, CIFAR100_C
-
-
-class UnknownData(UnknownName):
-    """Nothing to fetch has this name."""
-
-    kind = "dataset"
-    see = " See: ctta fetch --help"
 
 
 @dataclass(frozen=True)

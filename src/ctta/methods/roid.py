@@ -98,7 +98,8 @@ def correct_prior(logits: Tensor) -> Tensor:
     """Logits times the smoothed mean prediction of the batch."""
     n, classes = logits.shape
     prior = logits.softmax(1).mean(0)
-    smooth = torch.sym_max(1 / n, 1 / classes) / prior.max()  # n is symbolic in an export
+    # Not max, because n is symbolic in an export.
+    smooth: Tensor = torch.sym_max(1 / n, 1 / classes) / prior.max()  # type: ignore[no-untyped-call]
     return logits * (prior + smooth) / (1 + smooth * classes)
 
 

@@ -29,15 +29,17 @@ def train(
     how: Training,
     *,
     progress: Callable[[int, float], None] | None = None,
+    device: torch.device | str = "cpu",
 ) -> nn.Module:
     """Build a model and train it on images (N, C, H, W) in [0, 1]; given back in eval mode.
 
-    `progress` is told the number of the pass that ended and its mean loss. The global generator is left as it was;
+    `progress` is told the number of the pass that ended and its mean loss. The model is trained on `device` and stays
+    there; random numbers are drawn on the CPU. The global generator is left as it was;
     on one thread the same machine gives the same bits again.
     """
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(how.seed)
-        model = build().train()
+        model = build().train().to(device)
         generator = torch.Generator().manual_seed(how.seed)
         optimizer = torch.optim.SGD(
             model.parameters(), how.lr, momentum=0.9, nesterov=True, weight_decay=how.weight_decay
@@ -47,7 +49,8 @@ def train(
         for number in range(1, how.passes + 1):
             total = 0.0
             for part in torch.split(torch.randperm(len(x), generator=generator), how.batch_size):
-                loss = cross_entropy(model(shifted(x[part], how.shift, generator)), y[part])
+                images = shifted(x[part], how.shift, generator).to(device)
+                loss = cross_entropy(model(images), y[part].to(device))
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
@@ -74,6 +77,7 @@ def shifted(x: Tensor, most: int, generator: torch.Generator) -> Tensor:
 def error(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = 256) -> float:
     """Error in percent of a model in eval mode."""
     wrong = 0
+    device = next((p.device for p in model.parameters()), x.device)
     for part in torch.split(torch.arange(len(x)), batch_size):
-        wrong += int((model(x[part]).argmax(1) != y[part]).sum())
+        wrong += int((model(x[part].to(device)).argmax(1).cpu() != y[part]).sum())
     return 100 * wrong / len(x)

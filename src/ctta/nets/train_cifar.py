@@ -56,6 +56,7 @@ def train_cifar(
     *,
     resume: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    device: torch.device | str = "cpu",
 ) -> nn.Module:
     """Train on uint8 images (N, 3, 32, 32), normalised by the model itself; given back in eval mode.
 
@@ -64,7 +65,7 @@ def train_cifar(
     """
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(how.seed)
-        model = build().to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+        model = build().to(memory_format=torch.channels_last).train().to(device)  # type: ignore[call-overload]
         optimizer = torch.optim.SGD(
             model.parameters(), how.lr, momentum=0.9, nesterov=True, weight_decay=how.weight_decay
         )
@@ -96,7 +97,8 @@ def _pass(
             group["lr"] = how.lr_at(number * len(parts) + i, how.passes * len(parts))
         images = crops(x[part].float() / 255, side, padding, generator)
         images = images.contiguous(memory_format=torch.channels_last)
-        loss = cross_entropy(model(images), y[part], label_smoothing=how.label_smoothing)
+        device = next(model.parameters()).device
+        loss = cross_entropy(model(images.to(device)), y[part].to(device), label_smoothing=how.label_smoothing)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

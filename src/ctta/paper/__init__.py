@@ -1,6 +1,6 @@
 """The paper's experiments: the runs behind each table and figure, and the published numbers."""
 
-from ctta.errors import UnknownName
+from ctta.errors import UnknownExperiment
 from ctta.paper.experiment import Cell, Drawing, Experiment, Outcome
 from ctta.paper.figures import FIGURES
 from ctta.paper.tables import TABLES
@@ -8,13 +8,6 @@ from ctta.paper.tables import TABLES
 __all__ = ["EXPERIMENTS", "Cell", "Drawing", "Experiment", "Outcome", "UnknownExperiment", "experiment"]
 
 EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (*TABLES, *FIGURES)}
-
-
-class UnknownExperiment(UnknownName):
-    """No experiment has this name."""
-
-    kind = "experiment"
-    see = " See: ctta ls experiments"
 
 
 def experiment(name: str) -> Experiment:

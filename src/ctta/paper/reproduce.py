@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ctta.bench.jobs import Job
 from ctta.errors import MissingData, ParameterError
 from ctta.files import write_atomically
+from ctta.method_table import built_in
 from ctta.paper.experiment import Cell, Experiment, Outcome
 from ctta.paper.numbers import SETTINGS, Setting
 from ctta.plots.style import svg
+from ctta.registry import bare_target
 from ctta.streams.corruptions import CORRUPTIONS
 from ctta.streams.protocols import GRADUAL
 
@@ -50,6 +53,7 @@ class Request:
     seeds: tuple[int, ...] = (0,)
     command: str = ""
     tensorboard: Path | None = None
+    device: str | None = None
 
     def __post_init__(self) -> None:
         if self.dataset not in SETTINGS:
@@ -114,7 +118,7 @@ def plan(experiment: Experiment, request: Request) -> Plan:
         where = ", ".join(experiment.datasets)
         raise ParameterError(f"The experiment {experiment.name} is about {where}. Got {request.dataset} instead.")
     cells, left_out = [], {}
-    for cell in experiment.cells(request.dataset):
+    for cell in _with_own_methods(experiment, request):
         if request.methods is not None and cell.method not in request.methods:
             continue
         if cell.source_data and request.source_data is None:
@@ -130,6 +134,19 @@ def plan(experiment: Experiment, request: Request) -> Plan:
             + "."
         )
     return Plan(experiment, request, tuple(cells), left_out)
+
+
+def _with_own_methods(experiment: Experiment, request: Request) -> list[Cell]:
+    """The cells of an experiment, and a row for every method the user named that is not built in."""
+    cells = experiment.cells(request.dataset)
+    own = sorted(name for name in request.methods or () if name.lower() not in built_in())
+    if own and experiment.drawings:
+        raise ParameterError(
+            f"The experiment {experiment.name} draws figures of given methods; {own[0]} cannot be added to it. "
+            "Use ctta run."
+        )
+    like = replace(cells[0], published=None, settings={}, source_data=False, keep=False)
+    return [*cells, *(replace(like, label=bare_target(name), method=name) for name in own)]
 
 
 def job_of(cell: Cell, request: Request, seed: int) -> Job:
@@ -160,6 +177,7 @@ def job_of(cell: Cell, request: Request, seed: int) -> Job:
         keep=cell.keep,
         command=request.command,
         tensorboard=request.tensorboard,
+        device=request.device,
     )
 
 
@@ -184,7 +202,7 @@ def notes(plan: Plan, outcomes: Sequence[Outcome]) -> list[str]:
     if plan.request.dataset == "digits":
         found.append("OTHER DATA: handwritten digits, which the paper does not use.")
     elif plan.request.net != setting.backbone:
-        found.append(f"ANOTHER BACKBONE: {plan.request.net}; the paper's is {setting.backbone}.")
+        found.append(f"ANOTHER BACKBONE: {bare_target(plan.request.net)}; the paper's is {setting.backbone}.")
     sizes = {_size(outcome) for outcome in outcomes if outcome.cell.images is None}
     if setting.images is not None and sizes - {setting.images}:
         shown = ", ".join(f"{size:,}" for size in sorted(sizes))
@@ -220,12 +238,17 @@ def draw(plan: Plan, outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
     """
     request, written = plan.request, []
     for drawing in plan.experiment.drawings:
-        path = folder / "figures" / f"{drawing.name}_{request.dataset}_{request.net}.svg"
+        path = folder / "figures" / f"{drawing.name}_{request.dataset}_{_file_name(request.net)}.svg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        title = f"{drawing.title}: {request.setting.name}, {request.net}"
+        title = f"{drawing.title}: {request.setting.name}, {bare_target(request.net)}"
         write_atomically(path, svg(drawing.draw(outcomes), title))
         written.append(path)
     return written
+
+
+def _file_name(model: str) -> str:
+    """The name of a model as part of a file's name."""
+    return re.sub(r"[^\w.-]", "_", bare_target(model))
 
 
 def _size(outcome: Outcome) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
+from ctta.device import to_device
 from ctta.errors import ParameterError
 from ctta.streams.batch import Batch
 from ctta.streams.domain import Labelled
@@ -27,12 +29,21 @@ class Stream:
 
     A batch never spans two segments: the last one of a segment may be smaller. Only the images of the batch that is
     due are read or made.
+
+    Args:
+        segments: The stretches of the stream, in order.
+        batch_size: Images per batch.
+        start: The step to begin with.
+        device: Where the images of a batch are put; labels stay on the CPU.
     """
 
-    def __init__(self, segments: Sequence[Segment], *, batch_size: int, start: int = 0) -> None:
+    def __init__(
+        self, segments: Sequence[Segment], *, batch_size: int, start: int = 0, device: torch.device | None = None
+    ) -> None:
         if batch_size < 1:
             raise ParameterError(f"The 'batch_size' of a stream must be at least 1. Got {batch_size} instead.")
         self.segments, self.batch_size, self.start = tuple(segments), batch_size, start
+        self.device = device
         self._steps = [-(-len(segment.order) // batch_size) for segment in self.segments]
         if not 0 <= start <= sum(self._steps):
             raise ParameterError(f"A stream of {sum(self._steps)} steps cannot start at step {start}.")
@@ -44,7 +55,11 @@ class Stream:
 
     def starting_at(self, step: int) -> Stream:
         """The same stream from a step on; steps keep their numbers, and what is skipped is never made."""
-        return Stream(self.segments, batch_size=self.batch_size, start=step)
+        return Stream(self.segments, batch_size=self.batch_size, start=step, device=self.device)
+
+    def on(self, device: torch.device) -> Stream:
+        """The same stream with its images on a device."""
+        return Stream(self.segments, batch_size=self.batch_size, start=self.start, device=device)
 
     def __len__(self) -> int:
         return sum(self._steps) - self.start
@@ -55,5 +70,6 @@ class Stream:
             for index in range(max(self.start, first), first + steps):
                 begin = (index - first) * self.batch_size
                 part = segment.images.take(segment.order[begin : begin + self.batch_size])
-                yield Batch(part.floats(), part.y, segment.domain, segment.severity, index)
+                x = part.floats() if self.device is None else to_device(part.floats(), self.device)
+                yield Batch(x, part.y, segment.domain, segment.severity, index)
             first += steps

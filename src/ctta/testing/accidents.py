@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
-from ctta.errors import NonFiniteImages
+from ctta.errors import ContractBroken, NonFiniteImages
 from ctta.testing.compare import difference
-from ctta.testing.subject import ContractBroken, Subject
+from ctta.testing.subject import Subject
 
 _POINT = "10 accidents_do_not_reach_weights"
 _MOST = 6

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ctta.adapter import Adapter
-from ctta.errors import BatchTooSmall, CttaError, InferenceMode
+from ctta.errors import BatchTooSmall, ContractBroken, CttaError, InferenceMode
 from ctta.testing.compare import difference, same_bits
 from ctta.testing.models import SIDE, gn_cnn, ln_vit, plain_cnn
-from ctta.testing.subject import BATCH, ContractBroken, Subject, run
+from ctta.testing.subject import BATCH, Subject, run
 from ctta.testing.task import drifting_images, trained
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from torch import Tensor, nn
 
 from ctta.adapter import Adapter
-from ctta.errors import UnknownName
+from ctta.errors import UnknownCheck
 from ctta.testing.accidents import accidents_do_not_reach_weights
 from ctta.testing.answers import any_norm, batch_of_one, finite_logits, grad_modes, modes_change_nothing
 from ctta.testing.leaks import memory_is_flat
@@ -42,12 +42,6 @@ _POINTS: tuple[Check, ...] = (
     ask_and_learn_is_step,
     forget_leaves_no_trace,
 )
-
-
-class UnknownCheck(UnknownName):
-    """No point of the contract has this name."""
-
-    kind = "check"
 
 
 def checks() -> Iterator[tuple[str, Check]]:

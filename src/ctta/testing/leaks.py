@@ -10,7 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ctta.testing.subject import ContractBroken, Subject
+from ctta.errors import ContractBroken
+from ctta.testing.subject import Subject
 
 _MARKS = (100, 150, 200)
 _IMAGES = 4

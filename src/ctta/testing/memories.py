@@ -9,9 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from ctta.adapter import Adapter
+from ctta.errors import ContractBroken
 from ctta.registry import methods
 from ctta.testing.compare import difference, same_bits
-from ctta.testing.subject import ContractBroken, Subject, run
+from ctta.testing.subject import Subject, run
 
 
 def only_trained_move(subject: Subject) -> None:

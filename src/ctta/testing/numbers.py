@@ -7,9 +7,10 @@ import copy
 import torch
 from torch import Tensor
 
+from ctta.errors import ContractBroken
 from ctta.methods.source import Source
 from ctta.testing.compare import difference
-from ctta.testing.subject import ContractBroken, Subject, run
+from ctta.testing.subject import Subject, run
 from ctta.testing.task import labelled_images, trained
 
 _SIZE = 32

@@ -16,8 +16,9 @@ import numpy as np
 import safetensors.torch
 import torch
 
+from ctta.errors import ContractBroken
 from ctta.testing.compare import difference
-from ctta.testing.subject import ContractBroken, Subject, run
+from ctta.testing.subject import Subject, run
 
 
 def seeded(subject: Subject) -> None:

@@ -9,10 +9,10 @@ import torch
 
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
-from ctta.errors import CttaError, ParameterError
+from ctta.errors import ContractBroken, CttaError, ParameterError
 from ctta.testing.alternatives import alternatives
 from ctta.testing.compare import difference
-from ctta.testing.subject import ContractBroken, Subject
+from ctta.testing.subject import Subject
 
 _POINT = "13 every_argument_counts"
 _STEPS = 7

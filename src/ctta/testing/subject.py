@@ -13,8 +13,10 @@ from torch import Tensor, nn
 
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
-from ctta.errors import CttaError
+from ctta.errors import ContractBroken
 from ctta.testing.task import drifting_images, trained
+
+__all__ = ["BATCH", "Arguments", "Chosen", "ContractBroken", "Subject", "Variation", "run"]
 
 BATCH = 8
 
@@ -22,14 +24,6 @@ Arguments = Mapping[str, Any]
 # Arguments that make a difference to the same ones without the one in question; or the two sides of a comparison.
 Chosen = Arguments | tuple[Arguments, Arguments]
 Variation = Chosen | Callable[[Classifier], Chosen]
-
-
-class ContractBroken(CttaError, AssertionError):
-    """An adapter breaks a point of the contract: which one, what was expected, what was found."""
-
-    def __init__(self, point: str, expected: str, found: str) -> None:
-        super().__init__(f"{point}: expected {expected}; found {found}.")
-        self.point, self.expected, self.found = point, expected, found
 
 
 @dataclass(frozen=True)

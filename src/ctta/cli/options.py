@@ -1,0 +1,106 @@
+"""Options that several commands share, each with one name and one meaning, and what reads their values."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ctta.cli.ray_option import HELP as RAY
+from ctta.errors import ParameterError
+
+OWN = "or your own as package.module:name or file.py:name"
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help=f"The source model: a name of ctta ls models, timm:NAME, torchvision:NAME, hf:FOLDER, {OWN}.",
+        show_default="the bundled model, or the paper's",
+    ),
+]
+Weights = Annotated[Path | None, typer.Option(help="Weights file of the model; bundled models need none.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the published files, or an npz of clean images, which are corrupted on the fly."),
+]
+ImageList = Annotated[
+    Path | None, typer.Option(help="For ImageNet-C: a text file that lists the images to use, one synset/file a line.")
+]
+Clean = Annotated[
+    Path | None,
+    typer.Option(help="Clean images (npz) for protocols that show them; defaults to --data if that is an npz."),
+]
+SourceData = Annotated[
+    Path | None,
+    typer.Option(help="Labelled source images (npz): prototypes for rmt, santa and dmse, Fisher weights for eata."),
+]
+Corruptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--corruptions",
+        "--corruption",
+        metavar="NAME,...",
+        help="Use only these corruptions, in this order. May be repeated.",
+        show_default="the fifteen of the paper",
+    ),
+]
+Methods = Annotated[
+    list[str] | None,
+    typer.Option("--methods", "--method", metavar="NAME,...", help="Use only these methods. May be repeated."),
+]
+Images = Annotated[int | None, typer.Option(min=1, help="Images per domain.", show_default="all")]
+Workers = Annotated[int, typer.Option(min=1, help="Runs at the same time; above 1, each uses one torch thread.")]
+Ray = Annotated[str | None, typer.Option("--ray", metavar="[ADDRESS]", help=RAY)]
+Tensorboard = Annotated[Path | None, typer.Option(help="Write TensorBoard events to this folder while the runs go on.")]
+SaveEvery = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")]
+Device = Annotated[
+    str | None,
+    typer.Option(help="Where to compute: cpu, cuda, cuda:1 or mps.", show_default="the fastest there is"),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
+
+
+def parse_names(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of an option that may be repeated and may hold several with commas between."""
+    texts = [given] if isinstance(given, str) else given
+    return tuple(name for text in texts for part in text.split(",") if (name := part.strip()))
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Seeds of "3", "1,2,5" or "0..4"."""
+    try:
+        if ".." in text:
+            first, last = (int(part) for part in text.split(".."))
+            seeds = list(range(first, last + 1))
+        else:
+            seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        seeds = []
+    if not seeds:
+        raise ParameterError(f"Seeds are a number, numbers with commas between, or a range 0..4. Got {text!r} instead.")
+    return list(dict.fromkeys(seeds))
+
+
+def parse_numbers(given: Sequence[str], option: str) -> tuple[int, ...]:
+    """Whole numbers of an option that may be repeated and may hold several with commas between."""
+    try:
+        return tuple(int(name) for name in parse_names(given))
+    except ValueError:
+        raise ParameterError(f"{option} takes whole numbers with commas between. Got {','.join(given)!r}.") from None
+
+
+def parse_settings(pairs: list[str]) -> dict[str, Any]:
+    """Arguments of "name=value" texts; a value is a Python literal or a plain word."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise ParameterError(f"--set takes name=value. Got {pair!r} instead.")
+        try:
+            settings[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            settings[name] = value
+    return settings
