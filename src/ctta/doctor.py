@@ -11,7 +11,7 @@ from torch import nn
 
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
-from ctta.errors import CttaError, HeadNotFound
+from ctta.errors import HeadNotFound
 from ctta.norms import norm_layers
 from ctta.registry import methods
 
@@ -62,13 +62,13 @@ def examine(model: nn.Module, *, image_size: int | None = None, channels: int = 
 
 
 def _head_works(classifier: Classifier, images: torch.Tensor) -> bool:
-    """Whether the layer taken for the head is the one that makes the logits; other complaints are the methods' news."""
+    """Whether the layer taken for the head makes the logits; other errors are reported per method."""
     try:
         with torch.no_grad():
             copy.deepcopy(classifier).eval().with_features(images.to(next(classifier.parameters(), images)))
     except HeadNotFound:
         return False
-    except (CttaError, RuntimeError, ValueError, TypeError):
+    except (Exception, SystemExit):  # noqa: BLE001, the user's code may raise anything
         return True
     return True
 
@@ -78,8 +78,7 @@ def _report(name: str, cls: type[Adapter], classifier: Classifier, images: torch
         adapter = cls(classifier)
         if images is not None:
             adapter.step(images)
-    except (CttaError, RuntimeError, ValueError, TypeError) as error:
-        # The model's own complaint, about an image size for example, is news about this method only.
+    except (Exception, SystemExit) as error:  # noqa: BLE001, the user's code may raise anything
         return MethodReport(name, refusal=f"{type(error).__name__}: {error}")
     return MethodReport(
         name,

@@ -15,6 +15,7 @@ CttaError
 ├── UnknownName (KeyError)      with "did you mean"
 │   ├── UnknownMethod
 │   └── UnknownStream
+├── UserCodeError               code the user named is missing, raised, or exited
 ├── ConcurrentUse               two threads in one adapter
 ├── InferenceMode               learning is impossible inside torch.inference_mode
 ├── CheckpointError
@@ -113,6 +114,10 @@ class UnknownStream(UnknownName):
 
     kind = "stream"
     see = " See: ctta ls streams"
+
+
+class UserCodeError(CttaError):
+    """Code that the user named does not exist, raised an exception, or tried to end the process."""
 
 
 class ConcurrentUse(CttaError):

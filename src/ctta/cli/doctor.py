@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import importlib.util
 import json
-import sys
 from inspect import isfunction
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ctta.errors import ModelError
+from ctta.imports import find_name, load_module, public_names, split_target, stdout_to_stderr, user_code
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,7 +32,10 @@ def doctor(
     """Say what each method would do with a model: head, norm layers, trained parameters, smallest batch, memory."""
     from ctta.doctor import examine  # noqa: PLC0415, torch is imported where it is needed
 
-    diagnosis = examine(load_model(target), image_size=image_size, channels=channels)
+    model = load_model(target)
+    # Copying the model and its forward pass run the user's code as well.
+    with stdout_to_stderr():
+        diagnosis = examine(model, image_size=image_size, channels=channels)
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(diagnosis), indent=2))
     else:
@@ -42,33 +43,34 @@ def doctor(
 
 
 def load_model(target: str) -> nn.Module:
-    """The model that ``package.module:name`` or ``file.py:name`` names, called if it is a function or class.
+    """Load the model that ``package.module:name`` or ``file.py:name`` names.
 
-    Without a name the module's only model, or function that builds one, is taken.
+    Args:
+        target: The name of a model, or of a function or class to call for one. Without a name, the module must have
+            only one model, or else only one function.
+
+    Raises:
+        UserCodeError: If the code does not exist or fails.
+        ModelError: If what it gives is not a torch.nn.Module.
     """
     from torch import nn  # noqa: PLC0415
 
-    place, _, name = target.partition(":")
-    found: Any = _import(place)
-    for part in (name or _only_model(found, place)).split("."):
-        if not hasattr(found, part):
-            raise ModelError(f"{place} has no {name!r}. It has: {', '.join(_public(found))[:200]}")
-        found = getattr(found, part)
+    place, name = split_target(target)
+    module = load_module(place)
+    found = find_name(module, name or _only_model(module, place), place)
     if callable(found) and not isinstance(found, nn.Module):
-        try:
+        with user_code(f"Calling {target}"):
             found = found()
-        except Exception as error:
-            raise ModelError(f"{target} raised {type(error).__name__}: {error}") from error
     if not isinstance(found, nn.Module):
         raise ModelError(f"{target} must be, or return, a torch.nn.Module; got {type(found).__name__}.")
     return found
 
 
-def _only_model(module: Any, place: str) -> str:
-    """The name of the one model of a module: an nn.Module, or else a function defined there."""
+def _only_model(module: ModuleType, place: str) -> str:
+    """Name the one model of a module: an nn.Module, or else a function defined there."""
     from torch import nn  # noqa: PLC0415
 
-    own = {name: getattr(module, name) for name in _public(module)}
+    own = {name: find_name(module, name, place) for name in public_names(module)}
     models = [name for name, value in own.items() if isinstance(value, nn.Module)]
     makers = [name for name, value in own.items() if isfunction(value) and value.__module__ == module.__name__]
     for names in (models, makers):
@@ -77,30 +79,6 @@ def _only_model(module: Any, place: str) -> str:
     raise ModelError(
         f"Which model of {place}? Name it as {place}:name. It has: {', '.join(models + makers) or 'none'}."
     )
-
-
-def _public(module: Any) -> list[str]:
-    return [name for name in dir(module) if not name.startswith("_")]
-
-
-def _import(place: str) -> Any:
-    if place.endswith(".py"):
-        path = Path(place)
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        if not path.exists() or spec is None or spec.loader is None:
-            raise ModelError(f"There is no Python file at {path.absolute()}.")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        if error.name is None or not place.startswith(error.name):
-            raise
-        raise ModelError(f"There is no module {place!r} in {Path.cwd()} or among the installed packages.") from error
-    finally:
-        sys.path.pop(0)
 
 
 def _print(diagnosis: Diagnosis) -> None:

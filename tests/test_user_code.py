@@ -1,0 +1,143 @@
+"""Code the user names: it may print, raise and exit, and each is told by name."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch import Tensor, nn
+from typer.testing import CliRunner
+
+from ctta.cli import app
+from ctta.doctor import examine
+from ctta.errors import UserCodeError
+from ctta.imports import load_module, load_object, user_code
+
+GOOD = """
+from __future__ import annotations
+import os
+import sys
+from dataclasses import dataclass
+from torch import nn
+print("printed while importing")
+os.system("echo printed by a child process")
+
+@dataclass
+class Sizes:
+    hidden: int = 4
+
+class Loud(nn.Sequential):
+    def forward(self, x):
+        print("printed by the forward pass")
+        return super().forward(x)
+
+def build():
+    print("printed by the factory")
+    sys.__stdout__.write("written to the first stdout")
+    h = Sizes().hidden
+    return Loud(nn.Conv2d(3, h, 3), nn.BatchNorm2d(h), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(h, 7))
+"""
+
+
+def written(folder: Path, text: str, name: str = "mine.py") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import sys\nsys.exit(0)", r"called sys.exit\(0\) \(mine.py, line 2\)"),
+        ("raise SystemExit", r"called sys.exit\(None\)"),
+        ("\n\n1 / 0", r"raised ZeroDivisionError: division by zero \(mine.py, line 3\)"),
+        ("import no_such_dependency", "raised ModuleNotFoundError: No module named 'no_such_dependency'"),
+        ("def broken(:", "raised SyntaxError"),
+        ("class Stop(BaseException): pass\nraise Stop", "raised Stop: no message"),
+        ("class Bad(Exception):\n  def __str__(self): return 1\nraise Bad", "a message that cannot be printed"),
+        ("def __getattr__(name): raise RuntimeError('lazy ' + name)", "raised RuntimeError: lazy net"),
+    ],
+)
+def test_what_a_bad_module_did_is_named(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(UserCodeError, match=words):
+        load_object(f"{written(tmp_path, text)}:net")
+
+
+@pytest.mark.parametrize("target", ["", ":net", ".net:x", "mine", "json:", "a b:c", "json:dumps.no", "\0.py:x", "é:x"])
+def test_a_target_that_leads_nowhere_is_a_named_error(target: str) -> None:
+    with pytest.raises(UserCodeError):
+        load_object(target)
+
+
+def test_a_file_that_is_not_text_is_a_named_error(tmp_path: Path) -> None:
+    path = tmp_path / "binary.py"
+    path.write_bytes(b"\x00\xff\xfe")
+    with pytest.raises(UserCodeError, match=r"binary\.py raised"):
+        load_object(f"{path}:x")
+
+
+def test_a_file_is_run_once_until_it_changes(tmp_path: Path) -> None:
+    path = written(tmp_path, "value = [1]")
+    first = load_object(f"{path}:value")
+    assert load_object(f"{path}:value") is first
+    written(tmp_path, "value = [1, 2]")
+    assert load_object(f"{path}:value") == [1, 2]
+
+
+def test_a_file_named_as_a_module_in_use_does_not_replace_it(tmp_path: Path) -> None:
+    assert load_object(f"{written(tmp_path, 'dumps = 3', 'json.py')}:dumps") == 3
+    assert sys.modules["json"] is json
+
+
+def test_a_failed_import_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = written(tmp_path, "1 / 0", "fails_at_once.py")
+    before = list(sys.path)
+    with pytest.raises(UserCodeError):
+        load_module(str(path))
+    assert "fails_at_once" not in sys.modules and sys.path == before
+
+
+def test_a_file_imports_its_neighbours(tmp_path: Path) -> None:
+    written(tmp_path, "size = 5", "neighbour_of_mine.py")
+    assert load_object(f"{written(tmp_path, 'from neighbour_of_mine import size')}:size") == 5
+
+
+def test_ctrl_c_is_not_an_error_of_the_user_code() -> None:
+    with pytest.raises(KeyboardInterrupt), user_code("Waiting"):
+        raise KeyboardInterrupt
+
+
+def test_doctor_keeps_what_a_model_prints_out_of_its_json(tmp_path: Path) -> None:
+    target = f"{written(tmp_path, GOOD)}:build"
+    command = [
+        sys.executable,
+        "-c",
+        "from ctta.cli import main; main()",
+        "doctor",
+        target,
+        "--json",
+        "--image-size",
+        "8",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["num_classes"] == 7
+    for words in ("while importing", "by a child", "by the forward pass", "by the factory", "to the first stdout"):
+        assert words in done.stderr
+
+
+def test_exiting_inside_a_model_file_is_not_success(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["doctor", f"{written(tmp_path, 'import sys; sys.exit(0)')}:build", "--json"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("UserCodeError: Importing mine.py called sys.exit(0)")
+
+
+def test_a_forward_pass_that_exits_is_reported_for_each_method() -> None:
+    class Exits(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            sys.exit(0)
+
+    assert all(str(m.refusal).startswith("SystemExit") for m in examine(Exits(3, 3), image_size=8).methods[:3])
