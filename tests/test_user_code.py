@@ -135,9 +135,10 @@ def test_exiting_inside_a_model_file_is_not_success(tmp_path: Path) -> None:
     assert done.stderr.startswith("UserCodeError: Importing mine.py called sys.exit(0)")
 
 
-def test_a_forward_pass_that_exits_is_reported_for_each_method() -> None:
+def test_a_forward_pass_that_exits_is_reported_for_the_method() -> None:
     class Exits(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
             sys.exit(0)
 
-    assert all(str(m.refusal).startswith("SystemExit") for m in examine(Exits(3, 3), image_size=8).methods[:3])
+    reports = {report.name: report for report in examine(Exits(3, 3), image_size=8).methods}
+    assert str(reports["source"].refusal).startswith("SystemExit")

@@ -20,11 +20,12 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from ctta import errors
+from ctta.arguments import CheckedArguments
 from ctta.classifier import Classifier, Precision
 from ctta.functional import diversity
 from ctta.images import broken_images
 from ctta.norms import batch_norms, fastest_layout, source_statistics_where_single
-from ctta.options import AnswerOptions, Optimizer, SharedOptions, check_bounds, check_literals
+from ctta.options import AnswerOptions, Optimizer, Seed, SharedOptions, check_bounds
 from ctta.recipes import BENCHMARKS
 from ctta.state import Stateful
 
@@ -42,7 +43,7 @@ class Step:
     log: dict[str, float] = field(default_factory=dict)
 
 
-class Adapter(Stateful):
+class Adapter(CheckedArguments, Stateful):
     """Base of every method: owns a copy of the source classifier and the state that moves.
 
     A method writes ``__init__``, which names the paper's state and ends with ``self.begin(parameters)``, and
@@ -71,7 +72,7 @@ class Adapter(Stateful):
         lr: float = 1e-3,
         momentum: float = 0.9,
         nesterov: bool = True,
-        seed: int = 0,
+        seed: Seed = 0,
         window: int | None = None,
         precision: Precision = "fp32",
         reset_every: int | None = None,
@@ -108,8 +109,6 @@ class Adapter(Stateful):
 
     def begin(self, parameters: Iterable[nn.Parameter]) -> None:
         """Name the parameters that learn, build their optimizer and remember the state to reset to."""
-        for signature in (type(self).__init__, Adapter.__init__):
-            check_literals(self, signature)
         trained = list(dict.fromkeys(parameters))
         if self.learns:
             self.require_trainable(trained)
