@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ctta import nets
 from ctta.adapter import Adapter
+from ctta.arguments import check_arguments
 from ctta.bench.run import Listen, run
 from ctta.bench.sources import CLASSES, digest_of, open_domains, read_images, severities_of
 from ctta.bench.spec import RunSpec
@@ -76,6 +77,7 @@ def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | N
     """Run a job, or find its record; ``progress`` gives the listener for an adapter and a number of steps."""
     if job.tensorboard is not None:
         require_tensorboard()
+    _arguments(job)  # a wrong setting is refused before anything large is read
     model = nets.classifier(job.model, job.weights)
     stream, data = open_stream(job)
     _refuse_other_classes(job, stream, model)
@@ -186,6 +188,7 @@ def _arguments(job: Job) -> dict[str, Any]:
         )
     if "seed" in job.settings:
         raise ParameterError("The seed is given with --seed, not with --set.")
+    check_arguments(cls, job.settings)
     # One run must have one address: 1 and 1.0 are the same learning rate, and what is usual need not be said.
     defaults, unsaid = cls.arguments(), usual(cls, job.stream)
     settings = {

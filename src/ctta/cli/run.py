@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +14,8 @@ import typer
 from ctta.cli.command_line import command_line
 from ctta.cli.ray_option import HELP as RAY
 from ctta.errors import ParameterError
+
+_MOST_SEEDS = 10_000
 
 
 def run(
@@ -122,13 +126,15 @@ def parse_seeds(text: str) -> list[int]:
     try:
         if ".." in text:
             first, last = (int(part) for part in text.split(".."))
-            seeds = list(range(first, last + 1))
+            seeds: Sequence[int] = range(first, last + 1)
         else:
             seeds = [int(part) for part in text.split(",")]
     except ValueError:
         seeds = []
     if not seeds:
         raise ParameterError(f"Seeds are a number, numbers with commas between, or a range 0..4. Got {text!r} instead.")
+    if seeds[-1] - seeds[0] >= _MOST_SEEDS and isinstance(seeds, range):
+        raise ParameterError(f"A range of seeds may hold up to {_MOST_SEEDS}. Got {text!r} instead.")
     return list(dict.fromkeys(seeds))
 
 
@@ -138,17 +144,23 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
-    """Arguments of "name=value" texts; a value is a Python literal or a plain word."""
+    """Read "name=value" texts: a value is a Python literal, or else a plain word."""
     settings: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
-        if not equals or not name:
+        if not equals or not name.strip():
             raise ParameterError(f"--set takes name=value. Got {pair!r} instead.")
-        try:
-            settings[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            settings[name] = value
+        settings[name.strip()] = _literal(value)
     return settings
+
+
+def _literal(text: str) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about odd escapes in text that may be a plain word
+            return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
 
 
 def follower(runs: int, workers: int, out: Path, ray: str | None) -> Any:
