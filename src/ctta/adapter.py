@@ -191,15 +191,21 @@ class Adapter(CheckedArguments, Stateful):
             return Step(step.logits[-len(x) :], step.loss, step.log)
 
     @torch.no_grad()
-    def predict(self, x: Tensor) -> Tensor:
-        """Answer for a batch and leave no trace."""
+    def predict(self, x: Tensor, *, allow_small: bool = False) -> Tensor:
+        """Answer for a batch and leave no trace.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1].
+            allow_small: Answer batches below ``smallest_batch`` too instead of raising BatchTooSmall. Batch norms then
+                use the few images there are, and the source statistics where a channel has a single value.
+        """
         with self._owner:
             x, broken = self._admit(x)
             with self._untraced():
                 if broken is not None:
                     return self._answer_around(x, broken)
                 if self._window is None:
-                    return self._answer(x)
+                    return self._answer_newest(x, len(x)) if allow_small else self._answer(x)
                 return self._answer_newest(self._window.seen_with(x), len(x))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -75,7 +75,7 @@ def _check(hints: Mapping[str, Any], given: Mapping[str, Any], owner: str) -> No
     for name, value in given.items():
         if name in hints and not _fits(value, hints[name]):
             raise ParameterError(
-                f"The {name!r} parameter of {owner} must be {_words(hints[name])}. Got {_shown(value)} instead."
+                f"The {name!r} parameter of {owner} must be {_words(hints[name])}. Got {shown(value)} instead."
             )
 
 
@@ -147,7 +147,7 @@ def _words(hint: Any) -> str:
     return f"a {getattr(origin, '__name__', str(origin))}"
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value for a message, cut short; printing a hostile one may fail, as for an int of 5,000 digits."""
     try:
         text = repr(value)

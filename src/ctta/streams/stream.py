@@ -10,6 +10,7 @@ from torch import Tensor
 from ctta.errors import ParameterError
 from ctta.streams.batch import Batch
 from ctta.streams.domain import Labelled
+from ctta.streams.numbers import check_whole
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,11 @@ class Stream:
     """
 
     def __init__(self, segments: Sequence[Segment], *, batch_size: int, start: int = 0) -> None:
-        if batch_size < 1:
-            raise ParameterError(f"The 'batch_size' of a stream must be at least 1. Got {batch_size} instead.")
+        check_whole(batch_size, "The 'batch_size' of a stream")
+        check_whole(start, "The first step of a stream", low=0)
         self.segments, self.batch_size, self.start = tuple(segments), batch_size, start
         self._steps = [-(-len(segment.order) // batch_size) for segment in self.segments]
-        if not 0 <= start <= sum(self._steps):
+        if start > sum(self._steps):
             raise ParameterError(f"A stream of {sum(self._steps)} steps cannot start at step {start}.")
 
     @property
