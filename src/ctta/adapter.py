@@ -20,12 +20,13 @@ from typing_extensions import Self
 
 from ctta import errors
 from ctta.answer import Answer, finish
+from ctta.arguments import CheckedArguments
 from ctta.classifier import Classifier, Precision
 from ctta.freeze import Frozen, Statistics, load_into
 from ctta.functional import diversity
 from ctta.images import broken_images
 from ctta.norms import batch_norms, fastest_layout, source_statistics_where_single
-from ctta.options import AnswerOptions, Optimizer, SharedOptions, check_bounds, check_literals
+from ctta.options import AnswerOptions, Optimizer, Seed, SharedOptions, check_bounds
 from ctta.recipes import NOTHING_SET
 from ctta.state import Stateful
 
@@ -47,7 +48,7 @@ class Step:
 Learning = Generator[Tensor, None, Step]
 
 
-class Adapter(Stateful):
+class Adapter(CheckedArguments, Stateful):
     """Base of every method: owns a copy of the source classifier and the state that moves.
 
     A method writes ``__init__``, which names the paper's state and ends with ``self.begin(parameters)``, and
@@ -80,7 +81,7 @@ class Adapter(Stateful):
         lr: float = 1e-3,
         momentum: float = 0.9,
         nesterov: bool = True,
-        seed: int = 0,
+        seed: Seed = 0,
         window: int | None = None,
         precision: Precision = "fp32",
         reset_every: int | None = None,
@@ -126,8 +127,6 @@ class Adapter(Stateful):
 
     def begin(self, parameters: Iterable[nn.Parameter]) -> None:
         """Name the parameters that learn, build their optimizer and remember the state to reset to."""
-        for signature in (type(self).__init__, Adapter.__init__):
-            check_literals(self, signature)
         trained = list(dict.fromkeys(parameters))
         if self.learns:
             self.require_trainable(trained)
@@ -219,12 +218,18 @@ class Adapter(Stateful):
         return Answer(self, lambda: self._step(*self._admit(x)))
 
     @torch.no_grad()
-    def predict(self, x: Tensor) -> Tensor:
-        """Answer for a batch and leave no trace."""
+    def predict(self, x: Tensor, *, allow_small: bool = False) -> Tensor:
+        """Predict for a batch and leave no trace.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1].
+            allow_small: Predict for batches below ``smallest_batch`` too instead of raising BatchTooSmall. Batch norms
+                then use the few images there are, and the source statistics where a channel has a single value.
+        """
         self._refuse_tracing()
         with self._owner:
             x, broken = self._admit(x)
-            return self._without_trace(lambda: self._predict(x, broken))
+            return self._without_trace(lambda: self._predict(x, broken, allow_small))
 
     def freeze(self) -> Frozen:
         """A plain module that predicts as this adapter does now, for export or deployment without learning.
@@ -373,11 +378,11 @@ class Adapter(Stateful):
         step = finish(learning)
         return Step(step.logits[-len(x) :], step.loss, step.log)
 
-    def _predict(self, x: Tensor, broken: Tensor | None) -> Tensor:
+    def _predict(self, x: Tensor, broken: Tensor | None, allow_small: bool) -> Tensor:
         if broken is not None:
             return self._answer_around(x, broken)
         if self._window is None:
-            return self._answer(x)
+            return self._answer_newest(x, len(x)) if allow_small else self._answer(x)
         return self._answer_newest(self._window.seen_with(x), len(x))
 
     def _learn(self, x: Tensor) -> Learning:

@@ -10,7 +10,9 @@ CttaError
 │   ├── ImageShape              not (N, C, H, W), or N = 0
 │   ├── ImageRange              outside [0, 1]
 │   ├── NonFiniteImages         NaN or Inf
-│   └── BatchTooSmall           fewer images than the method's statistics need
+│   ├── BatchTooSmall           fewer images than the method's statistics need
+│   ├── LabelError              not one class of the model for each image
+│   └── EmptyStream             a stream without a batch
 ├── ParameterError (ValueError) a constructor argument outside its range
 ├── UnknownName (KeyError)      with "did you mean"
 │   ├── UnknownMethod
@@ -94,6 +96,14 @@ class NonFiniteImages(InputError):
 
 class BatchTooSmall(InputError):
     """The batch has fewer images than the method's statistics need."""
+
+
+class LabelError(InputError):
+    """Labels are not one integer for each image, or name classes that the model does not have."""
+
+
+class EmptyStream(InputError):
+    """A stream gave no batch."""
 
 
 class ParameterError(CttaError, ValueError):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ctta.bench.compare import UnlikeRuns, differences, rows, text_table, unlike_seeds
+from ctta.bench.compare import Row, UnlikeRuns, differences, rows, text_table, unlike_seeds
 from ctta.bench.unlike import distinctions
 
 
@@ -161,3 +161,39 @@ def test_csv_has_plain_numbers() -> None:
 def test_text_lines_up() -> None:
     lines = text_table(rows(TWO), "text").splitlines()
     assert len({len(line) for line in lines}) == 1 and "10.0*" in lines[1]
+
+
+HOSTILE = Row(
+    label="dmse^s a|b=\\ 50% & #1 $x_1$ {~^} <b>`*_i_*`</b> [l](u) fog_x\n\x1b[31mred",
+    seeds=(0,),
+    errors={"a_b & c|d": 1.0, "_x_": 2.0},
+    mean=1.5,
+    spread=None,
+    images_per_second=1.0,
+)
+
+
+def test_latex_escapes_what_it_would_read_as_commands() -> None:
+    head, line = (text_table([HOSTILE], "latex").splitlines()[i] for i in (1, 3))
+    assert head == r"method & a\_b \& c\textbar{}d & \_x\_ & mean & seeds & images/s \\"
+    label = (
+        r"dmse$^s$ a\textbar{}b=\textbackslash{} 50\% \& \#1 \$x\_1\$ \{\textasciitilde{}\textasciicircum{}\} "
+        r"\textless{}b\textgreater{}`*\_i\_*`\textless{}/b\textgreater{} [l](u) fog\_x"
+        r"\textbackslash{}n\textbackslash{}x1b[31mred"
+    )
+    assert line == label + r" & 1.0 & 2.0 & 1.50 & 1 & 1 \\"
+
+
+def test_markdown_escapes_what_it_would_read_as_markup() -> None:
+    head, _, line = text_table([HOSTILE], "markdown").splitlines()
+    assert head == r"| method | a_b &amp; c\|d | \_x\_ | mean | seeds | images/s |"
+    label = (
+        r"dmse^s a\|b=\\ 50% &amp; #1 \$x_1\$ {\~^} &lt;b&gt;\`\*\_i\_\*\`&lt;/b&gt; [l\](u) fog_x"
+        r"\\n\\x1b[31mred"
+    )
+    assert line == f"| {label} | 1.0 | 2.0 | 1.50 | 1 | 1 |"
+
+
+def test_a_label_with_line_breaks_and_control_characters_stays_one_line_of_text() -> None:
+    assert len(text_table([HOSTILE], "text").splitlines()) == 2
+    assert r"\n\x1b[31mred" in text_table([HOSTILE], "text")

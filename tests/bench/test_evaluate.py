@@ -85,12 +85,6 @@ def test_speed_counts_the_images_and_the_time_in_the_adapter(model):
     assert report.images_per_second == pytest.approx(5 / report.seconds)
 
 
-def test_an_empty_stream_has_no_error(model):
-    report = evaluate(Tent(model), [])
-    assert report.errors == {}
-    assert report.mean != report.mean
-
-
 def test_a_step_counts_right_and_wrong_answers_by_their_entropy(model):
     class Told(Scripted):
         def adapt(self, x):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tracemalloc
 from typing import Any
 
@@ -40,14 +39,14 @@ def test_the_nearest_prototype_search_never_builds_a_class_by_sample_by_feature_
 
 
 def test_sar_uses_the_reset_constant_it_is_given() -> None:
-    never, always = ctta.SAR(net(), reset_constant=0.0), ctta.SAR(net(), reset_constant=math.inf)
+    never, always = ctta.SAR(net(), reset_constant=0.0), ctta.SAR(net(), reset_constant=1e9)
     for x in stream():
         never(x), always(x)
     assert never.restores == 0 and always.restores == 8
 
 
 def test_sar_starts_its_average_anew_after_a_reset() -> None:
-    adapter = ctta.SAR(net(), reset_constant=math.inf)
+    adapter = ctta.SAR(net(), reset_constant=1e9)
     adapter(stream()[0])
     assert adapter.average is None
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ctta.errors import ImageDtype, ImageShape, ParameterError, UnknownStream
+from ctta.errors import ImageDtype, ImageShape, LabelError, ParameterError, UnknownStream
 from ctta.streams import (
     Domain,
     Images,
@@ -165,14 +165,49 @@ def test_mistakes_are_found_before_the_stream_runs(images):
 
 
 def test_images_and_classes_must_fit_each_other():
-    with pytest.raises(ImageShape, match="2 images need 2 classes"):
-        Images(torch.zeros(2, 3, 8, 8), torch.zeros(3))
+    with pytest.raises(LabelError, match="2 images need 2 labels"):
+        Images(torch.zeros(2, 3, 8, 8), torch.arange(3))
     with pytest.raises(ImageShape):
-        Images(torch.zeros(3, 8, 8), torch.zeros(3))
+        Images(torch.zeros(3, 8, 8), torch.arange(3))
     with pytest.raises(ImageDtype):
-        Images(torch.zeros(2, 3, 8, 8, dtype=torch.int64), torch.zeros(2))
+        Images(torch.zeros(2, 3, 8, 8, dtype=torch.int64), torch.arange(2))
     with pytest.raises(ParameterError, match=r"1\.\.2"):
-        Images(torch.zeros(2, 3, 8, 8), torch.zeros(2)).first(3)
+        Images(torch.zeros(2, 3, 8, 8), torch.arange(2)).first(3)
+
+
+@pytest.mark.parametrize("domains", [[], "fog", [1], None, 5, Images(torch.zeros(1, 3, 8, 8), [0])])
+@pytest.mark.parametrize("protocol", [in_order, mixed, correlated, gradual, random_orders])
+def test_what_is_not_a_list_of_domains_is_refused_by_name(protocol, domains):
+    with pytest.raises(ParameterError, match="at least one Domain"):
+        protocol(domains)
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**32, pytest.param(10**5000, id="huge"), "0", 1.5, True, [0]])
+def test_a_seed_that_is_none_is_refused_by_name(images, wrong):
+    domains = corrupted(images, "fog")
+    for protocol in (in_order, mixed, correlated, random_orders):
+        with pytest.raises(ParameterError, match="'seed'"):
+            protocol(domains, seed=wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 2.5, [["x"]], [True], b"5"])
+def test_lists_of_other_things_are_refused_by_name(images, wrong):
+    with pytest.raises(ParameterError, match="'severities' must be a list of whole numbers"):
+        corrupted(images, "fog", wrong)
+    with pytest.raises(ParameterError, match="'corruptions' must be a list of names"):
+        corrupted(images, wrong)
+
+
+@pytest.mark.parametrize("wrong", ["4", None, 2.5, True, -3])
+def test_sizes_that_are_not_whole_numbers_are_refused_by_name(images, wrong):
+    domains = corrupted(images, "fog")
+    with pytest.raises(ParameterError, match="'batch_size'"):
+        in_order(domains, batch_size=wrong)
+    with pytest.raises(ParameterError, match="'times'"):
+        recurring(in_order(domains), wrong)
+    if wrong is not None:
+        with pytest.raises(ParameterError, match="'images'"):
+            in_order(domains, images=wrong)
 
 
 def sequence(stream):
@@ -266,7 +301,7 @@ def test_a_recurring_stream_is_the_sequence_again_and_again(marked):
     once = in_order(marked, batch_size=10, seed=None)
     assert marks(recurring(once, 3)) == 3 * marks(once)
     assert [b.index for b in recurring(once, 3)] == list(range(9))
-    with pytest.raises(ParameterError, match="at least once"):
+    with pytest.raises(ParameterError, match="at least 1"):
         recurring(once, 0)
 
 

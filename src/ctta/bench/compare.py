@@ -7,11 +7,12 @@ import io
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ctta.bench.defaults import recipe_named
+from ctta.bench.escapes import latex_text, markdown_text, one_line
 from ctta.bench.spec import COMPARABLE
 from ctta.bench.unlike import comparable, distinctions, unsaid
 from ctta.errors import UnlikeRuns
@@ -124,43 +125,36 @@ def own_settings(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def text_table(found: Sequence[Row], form: str = "text", *, mark: bool = True) -> str:
-    """The rows as "text", "markdown", "latex" or "csv"; the lowest error of a column is bold, or has a star."""
+    """Write rows as a table; the lowest error of a column is bold, or has a star in plain text.
+
+    Args:
+        found: The rows.
+        form: "text", "markdown", "latex" or "csv". Labels and domains are escaped for the form.
+        mark: Whether to mark the lowest errors.
+    """
     domains = list(dict.fromkeys(domain for row in found for domain in row.errors))
     head = ["method", *domains, "mean", "seeds", "images/s"]
     body = [[r.label, *_numbers(r, domains), _mean(r), str(len(r.seeds)), f"{r.images_per_second:.0f}"] for r in found]
-    best = [min(_value(line[i]) for line in body) for i in range(1, len(domains) + 2)]
     if form == "csv":
         file = io.StringIO()
         plain = [["" if cell == NONE else cell for cell in line] for line in body]
         csv.writer(file, lineterminator="\n").writerows([head, *plain])
         return file.getvalue()
-    bold = {"markdown": "**{}**", "latex": r"\textbf{{{}}}", "text": "{}*"}[form]
-    for line in body if len(body) > 1 and mark else ():
-        for i, lowest in enumerate(best, start=1):
-            if _value(line[i]) == lowest:
-                line[i] = bold.format(line[i])
-    if form == "markdown":
-        rule = "|" + "---|" * len(head)
-        return (
-            "\n".join([_joined(head, "| ", " | ", " |"), rule, *(_joined(b, "| ", " | ", " |") for b in body)]) + "\n"
-        )
-    if form == "latex":
-        lines = [
-            " & ".join(cell.replace("_", r"\_").replace("^s", r"$^s$") for cell in line) + r" \\"
-            for line in [head, *body]
-        ]
-        columns = "l" + "r" * (len(head) - 1)
-        return "\n".join([rf"\begin{{tabular}}{{{columns}}}", lines[0], r"\hline", *lines[1:], r"\end{tabular}"]) + "\n"
-    widths = [max(len(line[i]) for line in [head, *body]) for i in range(len(head))]
-    return (
-        "\n".join(
-            "  ".join(
-                cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-            )
-            for line in [head, *body]
-        )
-        + "\n"
-    )
+    marked = _lowest(body, len(domains) + 1) if mark else set()
+    escape, bold, write = _FORMS[form]
+    lines = [
+        [bold.format(escape(cell)) if (i, j) in marked else escape(cell) for j, cell in enumerate(line)]
+        for i, line in enumerate([head, *body])
+    ]
+    return write(lines)
+
+
+def _lowest(body: Sequence[Sequence[str]], columns: int) -> set[tuple[int, int]]:
+    """The line and column of every lowest error; lines count from 1, below the head. One row has none."""
+    if len(body) < 2:
+        return set()
+    best = {j: min(_value(line[j]) for line in body) for j in range(1, columns + 1)}
+    return {(i, j) for i, line in enumerate(body, start=1) for j, lowest in best.items() if _value(line[j]) == lowest}
 
 
 class _Absent:
@@ -193,5 +187,26 @@ def _mean(row: Row) -> str:
     return f"{row.mean:.2f}" if row.spread is None else f"{row.mean:.2f} ± {row.spread:.2f}"
 
 
-def _joined(cells: Sequence[str], begin: str, between: str, end: str) -> str:
-    return begin + between.join(cells) + end
+def _as_markdown(lines: Sequence[Sequence[str]]) -> str:
+    head, *body = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([head, "|" + "---|" * len(lines[0]), *body]) + "\n"
+
+
+def _as_latex(lines: Sequence[Sequence[str]]) -> str:
+    head, *body = [" & ".join(line) + r" \\" for line in lines]
+    columns = "l" + "r" * (len(lines[0]) - 1)
+    return "\n".join([rf"\begin{{tabular}}{{{columns}}}", head, r"\hline", *body, r"\end{tabular}"]) + "\n"
+
+
+def _as_text(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    aligned = [[line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines]
+    return "".join("  ".join(line) + "\n" for line in aligned)
+
+
+#: How a form escapes a cell, marks the lowest error of a column, and writes lines.
+_FORMS: dict[str, tuple[Callable[[str], str], str, Callable[[Sequence[Sequence[str]]], str]]] = {
+    "text": (one_line, "{}*", _as_text),
+    "markdown": (markdown_text, "**{}**", _as_markdown),
+    "latex": (latex_text, r"\textbf{{{}}}", _as_latex),
+}

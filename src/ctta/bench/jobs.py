@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ctta.adapter import Adapter
+from ctta.arguments import check_arguments
 from ctta.bench.defaults import default_arguments, recipe
 from ctta.bench.run import Listen, run
 from ctta.bench.sources import CLASSES, digest_of, open_domains, read_images, severities_of
@@ -84,6 +85,7 @@ def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | N
     """Run a job, or find its record; ``progress`` gives the listener for an adapter and a number of steps."""
     if job.tensorboard is not None:
         require_tensorboard()
+    _arguments(job)  # a wrong setting is refused before anything large is read
     device = choose_device(job.device)
     loaded = load_model(job.model, job.weights, classes=CLASSES.get(job.stream))
     model = loaded.classifier.to(device)
@@ -211,6 +213,7 @@ def _arguments(job: Job) -> dict[str, Any]:
         )
     if "seed" in job.settings:
         raise ParameterError("The seed is given with --seed, not with --set.")
+    check_arguments(cls, job.settings)
     # One run must have one address: 1 and 1.0 are the same learning rate, and what is usual need not be said.
     defaults, unsaid = cls.arguments(), default_arguments(cls, job.stream)
     settings = {

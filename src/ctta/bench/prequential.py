@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,10 +15,20 @@ from torch import Tensor
 
 from ctta.adapter import Adapter, Step
 from ctta.bench.steps import ENTROPY_BINS
+from ctta.errors import EmptyStream, ModelError, ParameterError
 from ctta.functional import entropy
+from ctta.sequences import names_of
 from ctta.streams.batch import Batch
+from ctta.streams.convert import check_classes
+from ctta.streams.incoming import batches_of
+from ctta.streams.stream import Stream
+
+logger = logging.getLogger("ctta")
 
 Progress = Callable[[Batch, dict[str, Any]], None]
+
+#: Key of a step's log: the images of a batch that was too small to learn from.
+TOO_SMALL = "too_small"
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,7 @@ class Report:
     images: int
     images_per_second: float
     seconds: float  # inside the adapter; making the images is not counted
+    not_learnt: int = 0  # images in batches too small to learn from
 
     def to_json(self) -> str:
         """The report as JSON; a setting that is not a plain value is written as its repr."""
@@ -39,12 +51,28 @@ class Report:
 
 
 def evaluate(
-    adapter: Adapter, stream: Iterable[Batch], *, learn: bool = True, progress: Progress | None = None
+    adapter: Adapter, stream: Iterable[Any], *, learn: bool = True, progress: Progress | None = None
 ) -> Report:
-    """Run a method through a stream; what counts is the answer it gives before it learns from the batch.
+    """Run a method through a stream and score the predictions it makes before it learns from each batch.
 
-    With ``learn=False`` it answers only, and is afterwards as it was. ``progress`` is told every batch and its log.
+    A batch that is too small for the method's statistics, such as one image left over at the end, is scored but not
+    learnt from; ``Report.not_learnt`` counts its images.
+
+    Args:
+        adapter: The method around its source model.
+        stream: Batches of a `Stream`, or any iterable of pairs (images, labels), such as a DataLoader. Images may be
+            torch or numpy, uint8 or floats in [0, 1], channels first or last.
+        learn: Whether to learn. If False, the adapter is the same afterwards as before.
+        progress: Called with every batch and its log.
+
+    Raises:
+        EmptyStream: If the stream gives no batch.
+        LabelError: If a label is not a class of the model.
     """
+    if not isinstance(adapter, Adapter):
+        raise ParameterError(
+            f"evaluate takes an adapter, such as ctta.Source(model) or ctta.DMSE(model). Got {type(adapter).__name__}."
+        )
     wrong: dict[str, int] = {}
     seen: dict[str, int] = {}
     steps: list[dict[str, Any]] = []
@@ -54,6 +82,8 @@ def evaluate(
         steps.append(log)
         if progress is not None:
             progress(batch, log)
+    if not steps:
+        raise EmptyStream("The stream gave no batches. A generator can be read only once: make a new one.")
     seconds = sum(step["seconds"] for step in steps)
     errors = {domain: 100 * wrong[domain] / seen[domain] for domain in seen}
     images = sum(seen.values())
@@ -61,28 +91,44 @@ def evaluate(
         method=type(adapter).__name__.lower(),
         settings=adapter.settings,
         errors=errors,
-        mean=sum(errors.values()) / len(errors) if errors else float("nan"),
+        mean=sum(errors.values()) / len(errors),
         steps=tuple(steps),
         images=images,
         images_per_second=images / seconds if seconds else 0.0,
         seconds=seconds,
+        not_learnt=sum(int(step.get(TOO_SMALL, 0)) for step in steps),
     )
 
 
 def scored(
-    adapter: Adapter, stream: Iterable[Batch], *, learn: bool = True, rest_on: Container[str] = ()
+    adapter: Adapter, stream: Iterable[Any], *, learn: bool = True, rest_on: str | Collection[str] = ()
 ) -> Iterator[tuple[Batch, dict[str, Any]]]:
-    """The prequential loop itself: every batch with what the step on it logged.
+    """Predict, score and learn, batch by batch: every batch with the log of its step.
 
-    In the domains of ``rest_on`` the method answers without learning.
+    Args:
+        adapter: The method around its source model.
+        stream: As for `evaluate`.
+        learn: Whether to learn.
+        rest_on: Domains in which the method predicts without learning.
     """
-    for batch in stream:
+    resting = names_of(rest_on, "rest_on")
+    classes = _classes(adapter)
+    if isinstance(stream, Stream) and classes is not None:
+        # Known beforehand: a wrong label must not end a run that has been going for hours.
+        for segment in stream.segments:
+            check_classes(segment.images.y, classes)
+    largest = _batch_size(stream)
+    for batch in stream if isinstance(stream, Stream) else batches_of(stream):
+        if classes is not None:
+            check_classes(batch.y, classes)
+        largest = max(largest, len(batch))
         begin = time.perf_counter()
-        learning = learn and batch.domain not in rest_on
-        step = adapter.step(batch.x) if learning else Step(adapter.predict(batch.x))
+        step = _step(adapter, batch.x, learn=learn and batch.domain not in resting, leftover=len(batch) < largest)
         took = time.perf_counter() - begin
         logits = step.logits.float().cpu()
-        right = logits.argmax(1) == batch.y
+        if classes is None:
+            check_classes(batch.y, logits.shape[1])
+        right = logits.argmax(1) == batch.y.cpu()
         wrong = int((~right).sum())
         yield (
             batch,
@@ -100,6 +146,32 @@ def scored(
                 **step.log,
             },
         )
+
+
+def _step(adapter: Adapter, x: Tensor, *, learn: bool, leftover: bool) -> Step:
+    """Predict for a batch and learn from it, if it may; a leftover too small to learn from is predicted only."""
+    too_small = leftover and len(x) < adapter.smallest_batch and adapter.window is None
+    if learn and not too_small:
+        return adapter.step(x)
+    logits = adapter.predict(x, allow_small=too_small)
+    if not too_small or not learn:
+        return Step(logits)
+    logger.warning("a batch of %d was predicted and not learnt from: it is too small", len(x))
+    return Step(logits, log={TOO_SMALL: float(len(x))})
+
+
+def _classes(adapter: Adapter) -> int | None:
+    """How many classes the model has; None if that shows only in its logits."""
+    try:
+        return adapter.student.num_classes
+    except ModelError:
+        return None
+
+
+def _batch_size(stream: object) -> int:
+    """The size of a full batch of a Stream or DataLoader; 0 if it does not say."""
+    size = getattr(stream, "batch_size", None)
+    return size if isinstance(size, int) else 0
 
 
 def _histogram(logits: Tensor) -> list[int]:

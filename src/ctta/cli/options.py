@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -63,6 +64,9 @@ Device = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
 
 
+_MOST_SEEDS = 10_000
+
+
 def parse_names(given: str | Sequence[str]) -> tuple[str, ...]:
     """Names of an option that may be repeated and may hold several with commas between."""
     texts = [given] if isinstance(given, str) else given
@@ -74,13 +78,15 @@ def parse_seeds(text: str) -> list[int]:
     try:
         if ".." in text:
             first, last = (int(part) for part in text.split(".."))
-            seeds = list(range(first, last + 1))
+            seeds: Sequence[int] = range(first, last + 1)
         else:
             seeds = [int(part) for part in text.split(",")]
     except ValueError:
         seeds = []
     if not seeds:
         raise ParameterError(f"Seeds are a number, numbers with commas between, or a range 0..4. Got {text!r} instead.")
+    if len(seeds) > _MOST_SEEDS:
+        raise ParameterError(f"A command runs at most {_MOST_SEEDS} seeds. Got {text!r} instead.")
     return list(dict.fromkeys(seeds))
 
 
@@ -97,10 +103,16 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
-        if not equals or not name:
+        if not equals or not name.strip():
             raise ParameterError(f"--set takes name=value. Got {pair!r} instead.")
-        try:
-            settings[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            settings[name] = value
+        settings[name.strip()] = _literal(value)
     return settings
+
+
+def _literal(text: str) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about odd escapes in text that may be a plain word
+            return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from ctta.errors import ImageDtype, ImageShape, ParameterError
+from ctta.errors import ParameterError
+from ctta.streams.convert import images_tensor, labels_tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Images:
     """Images (N, C, H, W), uint8 or floats in [0, 1], and their classes (N,)."""
 
     x: Tensor
     y: Tensor
 
-    def __post_init__(self) -> None:
-        if self.x.dtype != torch.uint8 and not self.x.is_floating_point():
-            raise ImageDtype(f"Images must be uint8 or floats in [0, 1]; got {self.x.dtype}.")
-        if self.x.dim() != 4 or 0 in self.x.shape:
-            raise ImageShape(f"Images must be a non-empty (N, C, H, W) tensor; got {tuple(self.x.shape)}.")
-        if self.y.shape != self.x.shape[:1]:
-            raise ImageShape(f"{len(self.x)} images need {len(self.x)} classes; got {tuple(self.y.shape)}.")
+    def __init__(self, x: Tensor | NDArray[Any] | list[Any], y: Tensor | NDArray[Any] | list[int]) -> None:
+        """Hold images and their labels as tensors.
+
+        Args:
+            x: Images (N, C, H, W) or (N, H, W, C), or a list of images of one size.
+            y: The class of each image, an integer from 0 on.
+        """
+        object.__setattr__(self, "x", images_tensor(x))
+        object.__setattr__(self, "y", labels_tensor(y, len(self.x)))
 
     def __len__(self) -> int:
         return len(self.y)

@@ -9,16 +9,18 @@ from threading import Lock
 import torch
 from torch import Tensor
 
+from ctta.sequences import names_of, numbers_of
 from ctta.streams.arrays import Images
 from ctta.streams.corruptions import CORRUPTIONS, constants, corrupt
 from ctta.streams.corruptions.constants import Scale
 from ctta.streams.domain import Domain, Labelled
+from ctta.streams.numbers import check_seed
 
 
 def corrupted(
     images: Labelled,
-    corruptions: Sequence[str] = CORRUPTIONS,
-    severities: Iterable[int] = (5,),
+    corruptions: str | Sequence[str] = CORRUPTIONS,
+    severities: int | Iterable[int] = (5,),
     *,
     seed: int = 0,
     scale: Scale | None = None,
@@ -29,8 +31,9 @@ def corrupted(
     ``scale`` names the constants of the corruptions, "cifar" or "imagenet" (None: by image size). ``keep`` makes and
     holds a whole domain at once, for streams that several methods run through.
     """
-    domains, levels = [], tuple(severities)
-    for name in corruptions:
+    domains, levels = [], numbers_of(severities, "severities")
+    check_seed(seed)
+    for name in names_of(corruptions, "corruptions"):
         for severity in levels:
             constants(name, severity=severity, scale=scale)  # a wrong name is told now, not hours into the stream
             made = Corrupted(images, name, severity, seed=seed, scale=scale, keep=keep)

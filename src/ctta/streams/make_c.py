@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ctta.errors import BadData, ParameterError
+from ctta.sequences import names_of, numbers_of
 from ctta.streams.corruptions import CORRUPTIONS, constants, frost_source
 from ctta.streams.corruptions.constants import Scale
 from ctta.streams.datasets.manifest import NAME, read_manifest, write_manifest
+from ctta.streams.numbers import check_seed
 
 Progress = Callable[[str, int, int], None]  # what is made, images done, images in all
 
@@ -26,6 +28,9 @@ class Recipe:
     scale: Scale | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "corruptions", names_of(self.corruptions, "corruptions"))
+        object.__setattr__(self, "severities", numbers_of(self.severities, "severities"))
+        check_seed(self.seed)
         for name in self.corruptions:
             for severity in self.severities:
                 constants(name, severity=severity, scale=self.scale)

@@ -7,7 +7,8 @@ shuffles the images within a domain, the same permutation for domains of one siz
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 from ctta.errors import ParameterError
 from ctta.streams.domain import Domain, Labelled
 from ctta.streams.generated import Pooled
+from ctta.streams.numbers import check_seed, check_whole
 from ctta.streams.stream import Segment, Stream
 
 #: How evenly `correlated` spreads a class over a domain; towards 0 all its images come at once.
@@ -28,7 +30,7 @@ def continual(
     domains: Sequence[Domain], *, batch_size: int = 200, seed: int | None = 0, images: int | None = None
 ) -> Stream:
     """One domain after another, without notice and without a reset."""
-    segments = [Segment(d.name, d.severity, d.images, _order(len(d), seed, images)) for d in domains]
+    segments = [Segment(d.name, d.severity, d.images, _order(len(d), seed, images)) for d in _given(domains)]
     return Stream(segments, batch_size=batch_size)
 
 
@@ -41,6 +43,9 @@ def random_orders(
     images: int | None = None,
 ) -> list[Stream]:
     """Continual streams with the domains in ``count`` random orders."""
+    domains = _given(domains)
+    check_seed(seed)
+    check_whole(count, "The 'count' of random orders")
     generator = torch.Generator().manual_seed(seed)
     orders = [torch.randperm(len(domains), generator=generator).tolist() for _ in range(count)]
     return [continual([domains[i] for i in order], batch_size=batch_size, seed=seed, images=images) for order in orders]
@@ -55,7 +60,7 @@ def gradual(
     Paper silent: the error is the mean over all 15 x 9 segments.
     """
     by_name: dict[str, dict[int, Domain]] = {}
-    for domain in domains:
+    for domain in _given(domains):
         by_name.setdefault(domain.name, {})[domain.severity] = domain
     path = []
     for name, levels in by_name.items():
@@ -67,6 +72,8 @@ def gradual(
 
 def mixed(domains: Sequence[Domain], *, batch_size: int = 200, seed: int = 0, images: int | None = None) -> Stream:
     """All domains at once: every batch holds images of any of them, in one random order."""
+    domains = _given(domains)
+    check_seed(seed)
     pool = Pooled(domains)
     starts = torch.tensor([0, *[len(domain) for domain in domains]]).cumsum(0)
     chosen = torch.cat([starts[i] + _order(len(d), seed, images) for i, d in enumerate(domains)])
@@ -89,10 +96,13 @@ def correlated(
     Each class is dealt out over as many time slots as there are classes, in shares drawn from a Dirichlet of this
     concentration; a slot shows its images class by class. Small values give long runs of one class.
     """
-    if concentration <= 0:
-        raise ParameterError(f"The 'concentration' of a correlated stream must be above 0. Got {concentration}.")
+    if not isinstance(concentration, (int, float)) or not 0 < concentration < math.inf:
+        raise ParameterError(
+            f"The 'concentration' of a correlated stream must be a finite number above 0. Got {concentration!r}."
+        )
+    check_seed(seed)
     segments = []
-    for number, domain in enumerate(domains):
+    for number, domain in enumerate(_given(domains)):
         order = _order(len(domain), seed, images)
         generator = torch.Generator().manual_seed(1_000_003 * seed + number)
         clumps = _dealt(domain.images.y[order], concentration, generator)
@@ -102,8 +112,7 @@ def correlated(
 
 def recurring(stream: Stream, times: int) -> Stream:
     """The whole sequence again and again: domains come back, the model is never told."""
-    if times < 1:
-        raise ParameterError(f"A stream must recur at least once. Got {times} instead.")
+    check_whole(times, "The 'times' that a stream recurs")
     return Stream(stream.segments * times, batch_size=stream.batch_size, start=stream.start)
 
 
@@ -121,11 +130,28 @@ def then(first: Stream, last: Stream) -> Stream:
     return Stream(first.segments + last.segments, batch_size=first.batch_size, start=first.start)
 
 
+def _given(domains: Domain | Iterable[Domain]) -> tuple[Domain, ...]:
+    """The domains of a stream; a single one stands for a list of one."""
+    if isinstance(domains, Domain):
+        return (domains,)
+    found = () if isinstance(domains, str) or not isinstance(domains, Iterable) else tuple(domains)
+    if not found or not all(isinstance(domain, Domain) for domain in found):
+        got = next((type(item).__name__ for item in found if not isinstance(item, Domain)), None)
+        raise ParameterError(
+            "A stream needs a list of at least one Domain, such as corrupted(images, ['fog']) gives. "
+            f"Got {f'{got} in it' if got else 'none' if isinstance(domains, Sequence) else type(domains).__name__}."
+        )
+    return found
+
+
 def _order(size: int, seed: int | None, images: int | None) -> Tensor:
-    if images is not None and not 1 <= images <= size:
-        raise ParameterError(f"The 'images' per domain must be in 1..{size}. Got {images} instead.")
+    if images is not None:
+        check_whole(images, "The 'images' per domain")
+        if images > size:
+            raise ParameterError(f"The 'images' per domain must be in 1..{size}. Got {images} instead.")
     whole = torch.arange(size)
     if seed is not None:
+        check_seed(seed)
         # Shuffled before the cut: files sorted by class must not show their first classes only.
         whole = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
     return whole[:images]

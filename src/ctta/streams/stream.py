@@ -12,6 +12,7 @@ from ctta.device import to_device
 from ctta.errors import ParameterError
 from ctta.streams.batch import Batch
 from ctta.streams.domain import Labelled
+from ctta.streams.numbers import check_whole
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,12 @@ class Stream:
     def __init__(
         self, segments: Sequence[Segment], *, batch_size: int, start: int = 0, device: torch.device | None = None
     ) -> None:
-        if batch_size < 1:
-            raise ParameterError(f"The 'batch_size' of a stream must be at least 1. Got {batch_size} instead.")
+        check_whole(batch_size, "The 'batch_size' of a stream")
+        check_whole(start, "The first step of a stream", low=0)
         self.segments, self.batch_size, self.start = tuple(segments), batch_size, start
         self.device = device
         self._steps = [-(-len(segment.order) // batch_size) for segment in self.segments]
-        if not 0 <= start <= sum(self._steps):
+        if start > sum(self._steps):
             raise ParameterError(f"A stream of {sum(self._steps)} steps cannot start at step {start}.")
 
     @property

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ctta.adapter import Adapter
 from ctta.errors import UnknownCheck
+from ctta.sequences import names_of
 from ctta.testing.accidents import accidents_do_not_reach_weights
 from ctta.testing.answers import any_norm, batch_of_one, finite_logits, grad_modes, modes_change_nothing
 from ctta.testing.leaks import memory_is_flat
@@ -56,7 +57,7 @@ def check_adapter(
     images: Tensor | None = None,
     labels: Tensor | None = None,
     variations: Mapping[str, Variation] | None = None,
-    skip: Collection[str] = (),
+    skip: str | Collection[str] = (),
     margin: float = 5.0,
 ) -> None:
     """Run every point of the contract on a method; the first one it breaks raises ContractBroken.
@@ -67,6 +68,7 @@ def check_adapter(
     source Classifier that does. ``skip`` names points to leave out; ``margin`` is that of the last point, in percent.
     """
     points = dict(checks())
+    skip = names_of(skip, "skip")
     for name in skip:
         if name not in points:
             raise UnknownCheck(name, points)

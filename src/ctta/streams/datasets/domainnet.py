@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ctta.errors import BadData, MissingData
+from ctta.sequences import names_of
 from ctta.streams.datasets.pictures import Pictures, centre
 from ctta.streams.domain import Domain
 
@@ -19,12 +20,12 @@ _HINT = (
 
 
 def domainnet126(
-    folder: str | Path, domains: Sequence[str] = TARGETS, *, lists: str | Path | None = None
+    folder: str | Path, domains: str | Sequence[str] = TARGETS, *, lists: str | Path | None = None
 ) -> list[Domain]:
     """DomainNet-126, its shorter side resized to 256 pixels and the central 224 kept."""
     root = Path(folder)
     found = []
-    for name in domains:
+    for name in names_of(domains, "domains"):
         paths, y = _read_list(Path(root if lists is None else lists) / f"{name}_list.txt", root)
         found.append(Domain(name, 0, Pictures(paths, y, centre(224, resize=256))))
     return found

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ctta.errors import BadData, MissingData
+from ctta.sequences import names_of, numbers_of
 from ctta.streams.corruptions import CORRUPTIONS
 from ctta.streams.datasets.manifest import read_manifest
 from ctta.streams.datasets.pictures import Pictures, exactly, folders, listed
@@ -23,11 +24,11 @@ GROUPS = {
 
 def imagenet_c(
     folder: str | Path,
-    corruptions: Sequence[str] = CORRUPTIONS,
-    severities: Iterable[int] = (5,),
+    corruptions: str | Sequence[str] = CORRUPTIONS,
+    severities: int | Iterable[int] = (5,),
     *,
     images: str | Path | None = None,
-    synsets: Sequence[str] | None = None,
+    synsets: str | Sequence[str] | None = None,
     side: int = 224,
 ) -> list[Domain]:
     """The published ImageNet-C, or one that `ctta corrupt` made.
@@ -39,11 +40,12 @@ def imagenet_c(
     root = Path(folder)
     origin: Origin = "unverified" if read_manifest(root) is None else "generated"
     wanted = None if images is None else _read_list(Path(images))
-    domains, levels = [], tuple(severities)
-    for name in corruptions:
+    domains, levels = [], numbers_of(severities, "severities")
+    given = None if synsets is None else names_of(synsets, "synsets")
+    for name in names_of(corruptions, "corruptions"):
         for severity in levels:
             place = _place(root, name, severity)
-            order = tuple(synsets) if synsets is not None else _synsets(place)
+            order = given if given is not None else _synsets(place)
             paths, y = _files(place, order) if wanted is None else _chosen(place, order, wanted, Path(str(images)))
             domains.append(Domain(name, severity, Pictures(paths, y, exactly(side)), origin))
     return domains

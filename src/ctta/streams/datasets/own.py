@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ctta.errors import BadData, MissingData
+from ctta.sequences import names_of, paths_of
 from ctta.streams.arrays import Images
 from ctta.streams.datasets.checks import images_of, labels_of
 from ctta.streams.datasets.files import read_npz
@@ -15,9 +16,9 @@ from ctta.streams.domain import Domain
 
 def image_folder(
     folder: str | Path,
-    domains: Sequence[str] | None = None,
+    domains: str | Sequence[str] | None = None,
     *,
-    classes: Sequence[str] | None = None,
+    classes: str | Sequence[str] | None = None,
     side: int | None = None,
 ) -> list[Domain]:
     """The images of `domain/class/*`, domains in alphabetical order unless they are given.
@@ -28,12 +29,13 @@ def image_folder(
     root = Path(folder)
     if not root.is_dir():
         raise MissingData(f"{root.absolute()} is not a folder. It must hold one folder per domain: domain/class/*.png.")
-    names = [path.name for path in folders(root)] if domains is None else list(domains)
+    names = [path.name for path in folders(root)] if domains is None else names_of(domains, "domains")
     for name in names:
         if not (root / name).is_dir():
             raise MissingData(f"The domain {name} is not in {root.absolute()}.")
     # Of every domain, wanted or not: a class must have one number whichever domains are read.
-    order = sorted({c.name for d in folders(root) for c in folders(d)}) if classes is None else list(classes)
+    every = sorted({c.name for d in folders(root) for c in folders(d)})
+    order = every if classes is None else list(names_of(classes, "classes"))
     prepare = as_it_is if side is None else centre(side)
     found = []
     for name in names:
@@ -53,11 +55,10 @@ def image_folder(
     return found
 
 
-def own_arrays(paths: Sequence[str | Path], *, classes: int | None = None) -> list[Domain]:
+def own_arrays(paths: str | Path | Sequence[str | Path], *, classes: int | None = None) -> list[Domain]:
     """One domain per npz with `x`, images (N, H, W, 3) or (N, 3, H, W), and `y`; named after the file."""
     found = []
-    for given in paths:
-        path = Path(given)
+    for path in paths_of(paths, "paths"):
         x, y = read_npz(path, hint="Save your images with np.savez(path, x=images, y=labels).")
         images = images_of(x, path)
         if images.is_floating_point() and not bool(((images >= 0) & (images <= 1)).all()):

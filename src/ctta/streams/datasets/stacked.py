@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ctta.digests import md5_of
 from ctta.errors import BadData, MissingData, ParameterError
+from ctta.sequences import names_of, numbers_of
 from ctta.streams.arrays import Images
 from ctta.streams.corruptions import CORRUPTIONS
 from ctta.streams.datasets.checks import images_of, labels_of, same_shape
@@ -32,8 +33,8 @@ _CIFAR100_C = _Layout(100, CIFAR100_C, "Get it with: ctta fetch cifar100-c --to 
 
 def cifar10_c(
     folder: str | Path,
-    corruptions: Sequence[str] = CORRUPTIONS,
-    severities: Iterable[int] = (5,),
+    corruptions: str | Sequence[str] = CORRUPTIONS,
+    severities: int | Iterable[int] = (5,),
     *,
     verify: bool = False,
 ) -> list[Domain]:
@@ -43,8 +44,8 @@ def cifar10_c(
 
 def cifar100_c(
     folder: str | Path,
-    corruptions: Sequence[str] = CORRUPTIONS,
-    severities: Iterable[int] = (5,),
+    corruptions: str | Sequence[str] = CORRUPTIONS,
+    severities: int | Iterable[int] = (5,),
     *,
     verify: bool = False,
 ) -> list[Domain]:
@@ -53,7 +54,9 @@ def cifar100_c(
 
 
 def own_c(
-    folder: str | Path, corruptions: Sequence[str] = CORRUPTIONS, severities: Iterable[int] = (5,)
+    folder: str | Path,
+    corruptions: str | Sequence[str] = CORRUPTIONS,
+    severities: int | Iterable[int] = (5,),
 ) -> list[Domain]:
     """What `ctta corrupt` made of a user's own array."""
     if read_manifest(Path(folder)) is None:
@@ -62,8 +65,14 @@ def own_c(
 
 
 def _stacked(
-    folder: Path, corruptions: Sequence[str], severities: Iterable[int], layout: _Layout | None, *, verify: bool
+    folder: Path,
+    corruptions: str | Sequence[str],
+    severities: int | Iterable[int],
+    layout: _Layout | None,
+    *,
+    verify: bool,
 ) -> list[Domain]:
+    corruptions, levels = names_of(corruptions, "corruptions"), numbers_of(severities, "severities")
     manifest = read_manifest(folder)
     if manifest is not None and verify:
         raise BadData(f"{folder} was made by ctta corrupt ({NAME} says so): it is not the published data.")
@@ -81,7 +90,7 @@ def _stacked(
     if verify and layout is not None:
         for name in ("labels", *corruptions):
             _verify(folder / f"{name}.npy", layout.digests.get(name), hint)
-    domains, levels = [], tuple(severities)
+    domains = []
     for name in corruptions:
         path = folder / f"{name}.npy"
         x = read_npy(path, hint=hint)

@@ -1,0 +1,35 @@
+"""Escape text for a cell of a table, so that it reads the same there and changes nothing around it."""
+
+from __future__ import annotations
+
+import re
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
+# The mark of methods that were given source data, at the end of a word: dmse^s.
+_SOURCE_MARK = re.compile(r"(?<=\w)\^s(?!\w)")
+
+
+def one_line(text: str) -> str:
+    """Replace what would break a line or control a terminal by its escape sequence."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def latex_text(text: str) -> str:
+    """Escape LaTeX's special characters; the mark ^s becomes a superscript."""
+    parts = _SOURCE_MARK.split(one_line(text))
+    return "$^s$".join("".join(_LATEX.get(c, c) for c in part) for part in parts)
+
+
+def markdown_text(text: str) -> str:
+    """Escape Markdown's special characters and HTML's; brackets only in links, underscores only outside words."""
+    text = re.sub(r"([\\`*|~$]|\](?=[(\[:]))", r"\\\1", one_line(text))
+    text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

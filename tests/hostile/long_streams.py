@@ -1,0 +1,127 @@
+"""Long streams: the memory of every method is flat."""
+
+from __future__ import annotations
+
+import gc
+import random
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ctta.adapter import Adapter
+from ctta.registry import methods
+
+#: How many steps the long form takes with each method.
+LONG = 20_000
+
+_IMAGES = 4
+_STATM = Path("/proc/self/statm")
+_PAGE = 4096
+
+# A leak of one number a step would add 20,000 objects; of 1 kB a step, 15 MB after the warm-up.
+MOST_OBJECTS = 500
+MOST_RSS = 8 << 20
+
+SETTINGS: Mapping[str, dict[str, Any]] = {
+    "cotta": {"views": 2},
+    "rotta": {"memory_size": 16, "update_every": 8},
+    "rdumb": {"reset_every": 100},
+    "dmse": {"reset_by": "average"},
+}
+
+
+@dataclass(frozen=True)
+class Use:
+    """What is held after some steps."""
+
+    tensor_bytes: int
+    objects: int
+    rss: int
+
+
+def model(seed: int) -> nn.Module:
+    """A network small enough for hundreds of steps a second."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return nn.Sequential(
+            *(nn.Conv2d(3, 8, 3, stride=2), nn.BatchNorm2d(8), nn.ReLU()),
+            *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)),
+        ).eval()
+
+
+def follow(adapter: Adapter, steps: int, seed: int, *, marks: int = 20) -> list[Use]:
+    """Take steps on random images, and measure at so many marks of equal distance."""
+    generator = torch.Generator().manual_seed(seed)
+    batches = torch.rand(64, _IMAGES, 3, 8, 8, generator=generator)
+    draw = random.Random(seed)
+    every = max(1, steps // marks)
+    uses = []
+    for number in range(1, steps + 1):
+        adapter.step(batches[draw.randrange(len(batches))])
+        if number % every == 0:
+            uses.append(measure(adapter))
+    return uses
+
+
+def measure(adapter: Adapter) -> Use:
+    """Measure the adapter's tensors, Python's objects and the process."""
+    gc.collect()
+    held = sum(tensor.untyped_storage().nbytes() for tensor in _tensors(adapter.state_dict()))
+    rss = int(_STATM.read_text().split()[1]) * _PAGE if _STATM.exists() else 0
+    return Use(held, len(gc.get_objects()), rss)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def violations(name: str, uses: list[Use], *, with_rss: bool = True) -> list[str]:
+    """Compare the second quarter of the marks, after the warm-up, with the last."""
+    quarter = len(uses) // 4
+    early, late = uses[quarter : 2 * quarter], uses[-quarter:]
+    found = []
+    if (growth := max(u.tensor_bytes for u in late) - max(u.tensor_bytes for u in early)) > 0:
+        found.append(f"{name}: its tensors grew by {growth} bytes")
+    if (growth := min(u.objects for u in late) - max(u.objects for u in early)) > MOST_OBJECTS:
+        found.append(f"{name}: {growth} more Python objects")
+    growth = int(statistics.median(u.rss for u in late) - statistics.median(u.rss for u in early))
+    if with_rss and growth > MOST_RSS:
+        found.append(f"{name}: the process grew by {growth / 1e6:.1f} MB")
+    return found
+
+
+def main(count: int, seed: int) -> None:
+    """Take `count` steps with every method and print what each held at the start and at the end."""
+    wrong = []
+    for name, cls in sorted(methods().items()):
+        began = time.monotonic()
+        uses = follow(cls(model(seed), **SETTINGS.get(name, {})), count, seed)
+        wrong += violations(name, uses)
+        middle, last = uses[len(uses) // 4], uses[-1]
+        sys.stdout.write(
+            f"long_streams: {name}: {count} steps in {time.monotonic() - began:.0f} s, "
+            f"tensors {middle.tensor_bytes} to {last.tensor_bytes} bytes, "
+            f"objects {middle.objects} to {last.objects}, "
+            f"process {middle.rss / 1e6:.1f} to {last.rss / 1e6:.1f} MB\n"
+        )
+        sys.stdout.flush()
+    if wrong:
+        raise AssertionError("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main(LONG, seed=0)

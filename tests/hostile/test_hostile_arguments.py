@@ -1,0 +1,77 @@
+"""Short forms of the hostile runs about arguments and long streams; `make hostile` runs the long ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from long_streams import SETTINGS, Use, follow, model, violations
+from set_values import Case, cases, outcome
+from torch import nn
+
+from ctta.errors import ParameterError
+from ctta.registry import methods
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.mark.parametrize("case", cases(39, seed=5), ids=lambda case: ascii(f"{case.method} {case.pair[:30]}"))
+def test_an_odd_value_of_set_runs_as_asked_or_is_refused_by_name(case: Case, folder: Path) -> None:
+    outcome(case, folder)
+
+
+def test_a_value_that_fits_is_used(folder: Path) -> None:
+    assert outcome(Case("tent", "lr=0.25"), folder) == "accepted"
+
+
+class Untouchable(nn.Module):
+    """A model that must not be copied or read."""
+
+    def __deepcopy__(self, memo: object) -> None:
+        raise AssertionError("the model was copied")
+
+    def state_dict(self, *args: object, **options: object) -> None:  # type: ignore[override]
+        raise AssertionError("the model was read")
+
+
+NUMBERS = (float("nan"), float("inf"), 1j, 10**400, -(10**400))
+OTHERS = ("x", b"1", {1}, object(), ...)
+MAY_BE_NONE = {"window", "reset_every", "alpha", "batch_size", "prototypes", "fisher", "source", "projection"}
+MAY_BE_LISTS = {"source"}
+
+
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_every_argument_is_checked_before_the_model_is_touched(name: str) -> None:
+    cls = methods()[name]
+    for argument in cls.arguments():
+        odd = [*NUMBERS, *OTHERS]
+        odd += [] if argument in MAY_BE_NONE else [None]
+        odd += [] if argument in MAY_BE_LISTS else [[1]]
+        for value in odd:
+            with pytest.raises(ParameterError, match=f"'{argument}' parameter of {cls.__name__}"):
+                cls(Untouchable(), **{argument: value})
+
+
+@pytest.mark.parametrize("name", ["cotta", "dmse", "eata", "rotta", "sar"])
+def test_the_memory_of_a_stream_is_flat(name: str) -> None:
+    adapter = methods()[name](model(0), **SETTINGS.get(name, {}))
+    assert violations(name, follow(adapter, 80, seed=0, marks=4), with_rss=False) == []
+
+
+def test_growth_is_seen() -> None:
+    flat = [Use(100, 1_000, 50 << 20)] * 20
+    assert violations("flat", flat) == []
+    for grows in ("tensor_bytes", "objects", "rss"):
+        uses = [Use(**(vars(use) | {grows: getattr(use, grows) + i * (1 << 20)})) for i, use in enumerate(flat)]
+        assert len(violations("leaky", uses)) == 1
+
+
+def test_the_model_of_long_streams_is_adapted() -> None:
+    adapter = methods()["tent"](model(0), lr=0.1)
+    before = [p.detach().clone() for p in adapter.trained]
+    follow(adapter, 20, seed=0, marks=1)
+    assert not all(torch.equal(a, b) for a, b in zip(before, adapter.trained, strict=True))
