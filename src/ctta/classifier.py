@@ -11,16 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm
 
-from ctta.errors import (
-    HeadNotFound,
-    ImageShape,
-    LogitsShape,
-    ModelError,
-    NotAModule,
-    ParameterError,
-    ScriptedModule,
-    SharedHead,
-)
+from ctta.errors import HeadNotFound, ImageShape, ModelError, ParameterError, SharedHead
+from ctta.model_checks import check_logits, check_model
 
 Precision = Literal["fp32", "bf16"]
 
@@ -46,12 +38,12 @@ class Classifier(nn.Module):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
     ) -> None:
+        check_model(model)
         super().__init__()
         if (mean is None) != (std is None):
             raise ParameterError("Classifier needs both mean and std, or neither.")
         if std is not None and not all(s > 0 for s in std):
             raise ParameterError(f"Classifier needs a std above 0 in every channel. Got {tuple(std)} instead.")
-        _refuse_unusable(model)
         self.model = model
         self.precision: Precision = "fp32"
         self.register_buffer("mean", None if mean is None else torch.tensor(mean).view(1, -1, 1, 1))
@@ -77,13 +69,8 @@ class Classifier(nn.Module):
         # Also where it is off: an autocast around the adapter must not change what "fp32" says.
         with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
             logits = _logits(self.model(x))
-        if logits.dim() != 2 or len(logits) != len(x) or not logits.shape[1] or not logits.is_floating_point():
-            raise LogitsShape(
-                f"A model must turn {len(x)} images into floating-point logits ({len(x)}, C); {self._title} returned "
-                f"{tuple(logits.shape)} {logits.dtype}. Wrap it in a module that returns one logit per image and class."
-            )
         # Losses and thresholds on entropy need more than bf16's three digits.
-        return logits.float() if bf16 else logits
+        return check_logits(logits.float() if bf16 else logits, len(x), self._title)
 
     if TYPE_CHECKING:
 
@@ -199,23 +186,6 @@ class Classifier(nn.Module):
         memo[id(self)] = new
         new.__dict__ = copy.deepcopy(self.__dict__, memo)
         return new
-
-
-def _refuse_unusable(model: object) -> None:
-    if isinstance(model, type) and issubclass(model, nn.Module):
-        raise NotAModule(f"The model must be a torch.nn.Module; got the class {model.__name__}. Call it to build one.")
-    if not isinstance(model, nn.Module):
-        raise NotAModule(
-            f"The model must be a torch.nn.Module; got {type(model).__name__}. Wrap a function in a module, and load "
-            "a state_dict into the network it belongs to."
-        )
-    for name, module in model.named_modules():
-        # A scripted part without weights, such as preprocessing, is nobody's concern.
-        if isinstance(module, torch.jit.ScriptModule) and any(True for _ in module.parameters()):
-            raise ScriptedModule(
-                f"The layers of a TorchScript module cannot be copied and adapted; {name or 'the model'} is "
-                f"{type(module).__name__}. Give the nn.Module from which it was scripted or traced."
-            )
 
 
 def _detached(value: Any) -> Tensor:

@@ -19,7 +19,6 @@ _DIM = 16
 _PATCH = 4
 
 
-
 class Stem(nn.Sequential):
     """Two convolutions with batch norm, to 16 channels of 8x8."""
 
