@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm
 
 from ctta.errors import HeadNotFound, ImageShape, ModelError, ParameterError, SharedHead
+from ctta.model_checks import check_logits, check_model
 from ctta.tensor_digest import add_value
 
 Precision = Literal["fp32", "bf16"]
@@ -38,6 +39,7 @@ class Classifier(nn.Module):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
     ) -> None:
+        check_model(model)
         super().__init__()
         if (mean is None) != (std is None):
             raise ParameterError("Classifier needs both mean and std, or neither.")
@@ -66,7 +68,7 @@ class Classifier(nn.Module):
         with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
             logits = logits_of(self.model(x))
         # Losses and thresholds on entropy need more than bf16's three digits.
-        return logits.float() if bf16 else logits
+        return check_logits(logits.float() if bf16 else logits, len(x), self._title)
 
     if TYPE_CHECKING:
 

@@ -19,7 +19,10 @@ from ctta.registry import methods
 
 @dataclass(frozen=True)
 class MethodReport:
-    """One method on a model: what it trains, needs and holds, or why it refuses."""
+    """One method on a model: what it trains, needs and holds, or why it refuses.
+
+    ``left_out`` names the norm layers that a method which trains norm layers leaves alone: SAR's and DeYO's last stage.
+    """
 
     name: str
     refusal: str | None = None
@@ -28,6 +31,7 @@ class MethodReport:
     memory: int = 0
     passes: tuple[int, int] = (0, 0)
     source_free: bool = True
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,4 +106,14 @@ def _report(name: str, cls: type[Adapter], classifier: Classifier, images: torch
         memory=adapter.footprint(),
         passes=cls.passes,
         source_free=adapter.source_free,
+        left_out=_norms_left_out(adapter),
     )
+
+
+def _norms_left_out(adapter: Adapter) -> tuple[str, ...]:
+    learning = {id(parameter) for parameter in adapter.trained}
+    trained: dict[str, bool] = {}
+    for name, layer in norm_layers(adapter.student.model).items():
+        if own := list(layer.parameters(recurse=False)):
+            trained[name] = any(id(parameter) in learning for parameter in own)
+    return tuple(name for name, learns in trained.items() if not learns) if any(trained.values()) else ()

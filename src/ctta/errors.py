@@ -2,6 +2,10 @@
 
 CttaError
 ├── ModelError
+│   ├── NotAModule              the model is not a torch.nn.Module
+│   ├── ScriptedModule          the model is TorchScript, whose layers cannot be adapted
+│   ├── LogitsShape             the model's output is not floating-point logits (N, C)
+│   ├── TooFewClasses           the method needs more classes than the model has
 │   ├── HeadNotFound            no layer that can be read as the linear head
 │   │   └── SharedHead          the head is used more than once
 │   └── NothingToTrain          a method found none of the parameters it adapts
@@ -60,6 +64,22 @@ class CttaError(Exception):
 
 class ModelError(CttaError):
     """The model cannot be used as asked."""
+
+
+class NotAModule(ModelError):
+    """The model is not a torch.nn.Module."""
+
+
+class ScriptedModule(ModelError):
+    """The model is, or contains, a TorchScript module."""
+
+
+class LogitsShape(ModelError):
+    """The output of the model is not floating-point logits (N, C)."""
+
+
+class TooFewClasses(ModelError):
+    """The model has fewer classes than the method needs."""
 
 
 class HeadNotFound(ModelError):

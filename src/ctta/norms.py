@@ -36,12 +36,6 @@ def norm_affine(module: nn.Module, *, keep: Callable[[str], bool] = lambda layer
     return list(dict.fromkeys(found))
 
 
-def before_last_stage(layer_name: str) -> bool:
-    """Whether SAR and DeYO adapt a norm layer: not in a ResNet's last stage, a ViT's last blocks or its final norm."""
-    last = ("layer4", "blocks.9", "blocks.10", "blocks.11", "norm.")
-    return layer_name != "norm" and not any(part in layer_name for part in last)
-
-
 def weights_and_biases(module: nn.Module) -> list[nn.Parameter]:
     """Parameters literally named ``weight`` or ``bias``: what CoTTA and RMT call all parameters.
 

@@ -89,6 +89,11 @@ def _print(diagnosis: Diagnosis) -> None:
                 "not needed" if report.source_free else "needed",
             )
     console.print(table)
+    for report in diagnosis.methods:
+        if report.left_out:
+            layers = " to ".join(dict.fromkeys((report.left_out[0], report.left_out[-1])))
+            count = f"{len(report.left_out)} of {sum(diagnosis.norms.values())}"
+            console.print(f"{report.name} leaves out {count} norm layers: {layers}", highlight=False, markup=False)
     refused = [report for report in diagnosis.methods if report.refusal is not None]
     for report in refused:
         console.print(f"{report.name} refuses. {report.refusal}", highlight=False, markup=False)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ctta.errors import ImageShape
 from ctta.norms import batch_norms
 from ctta.state import LazyBuffers
 
@@ -94,6 +95,14 @@ class Memory(LazyBuffers):
         self.register_buffer("uncertainty", None)
         self.register_buffer("age", torch.zeros(size, dtype=torch.long))
         self.register_buffer("serial", torch.zeros(size, dtype=torch.long))
+
+    def refuse_other_size(self, x: Tensor) -> None:
+        """Refuse images (N, C, H, W) that cannot be held beside the ones in memory."""
+        if self.images is not None and self.images.shape[1:] != x.shape[1:]:
+            raise ImageShape(
+                f"RoTTA learns from a memory of images of one size; it holds {tuple(self.images.shape[1:])} and got "
+                f"{tuple(x.shape[1:])}. Resize them, or reset() the adapter."
+            )
 
     def offer(self, image: Tensor, label: int, uncertainty: float, *, classes: int) -> None:
         """Take an image in, in the place of a worse one if need be; then every held image is one older."""

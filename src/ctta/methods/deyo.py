@@ -17,7 +17,8 @@ from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView
 from ctta.errors import ParameterError
 from ctta.functional import entropy
-from ctta.norms import before_last_stage, norm_affine, source_statistics_where_single, use_batch_statistics
+from ctta.last_stage import before_last_stage
+from ctta.norms import norm_affine, source_statistics_where_single, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.recipes import RECIPES
 from ctta.registry import register
@@ -56,7 +57,7 @@ class DeYO(Adapter):
             )
         self._destroyed = destroy if callable(destroy) else views[destroy]
         use_batch_statistics(self.student)
-        self.begin(norm_affine(self.student.model, keep=before_last_stage))
+        self.begin(norm_affine(self.student.model, keep=before_last_stage(self.student.model)))
 
     def adapt(self, x: Tensor) -> Learning:
         """One step on the samples that pass both filters; nothing kept, no step."""

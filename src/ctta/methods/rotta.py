@@ -13,6 +13,7 @@ from typing_extensions import Unpack
 
 from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView, View
+from ctta.errors import TooFewClasses
 from ctta.functional import cross_entropy
 from ctta.methods._rotta_parts import Memory, replace_batch_norms, updating
 from ctta.options import SharedOptions, check_bounds
@@ -58,8 +59,14 @@ class RoTTA(Adapter):
 
     def adapt(self, x: Tensor) -> Learning:
         """The teacher answers; every sample is offered to the memory, which is learnt from now and then."""
+        self.memory.refuse_other_size(x)
         with torch.no_grad():
             logits = self.teacher(x)
+        if logits.shape[1] < 2:
+            raise TooFewClasses(
+                f"RoTTA divides its memory among classes and needs at least 2; {type(self.student.model).__name__} "
+                "has 1. Use another method, or give the second class a logit of 0."
+            )
         p = logits.softmax(1)
         self.require_finite(p.sum())
         yield logits

@@ -14,7 +14,8 @@ from typing_extensions import Unpack
 
 from ctta.adapter import Adapter, Learning, Step
 from ctta.functional import entropy
-from ctta.norms import before_last_stage, norm_affine, use_batch_statistics
+from ctta.last_stage import before_last_stage
+from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.recipes import RECIPES
 from ctta.registry import register
@@ -45,7 +46,7 @@ class SAR(Adapter):
         check_bounds(self, e_margin=(0, 1), rho=(0, math.inf), reset_constant=(0, math.inf))
         use_batch_statistics(self.student)
         self.register_buffer("average", None)
-        self.begin(norm_affine(self.student.model, keep=before_last_stage))
+        self.begin(norm_affine(self.student.model, keep=before_last_stage(self.student.model)))
 
     def adapt(self, x: Tensor) -> Learning:
         """Climb by rho, descend with the gradient found there, restore the source where the loss has collapsed."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ctta.adapter import Adapter
@@ -18,7 +20,7 @@ from ctta.testing.subject import Subject, run
 def only_trained_move(subject: Subject) -> None:
     """2: of the student only the parameters given to begin change, and nothing of the user's model does.
 
-    A teacher, and buffers of the method's own, may change.
+    A teacher, buffers of the method's own, and buffers that the model's own forward pass writes may change.
     """
     point = "2 only_trained_move"
     model = subject.source()
@@ -35,6 +37,8 @@ def only_trained_move(subject: Subject) -> None:
         # A layer the method put in place of the source's may keep statistics of its own.
         if types.get(name) is type(module):
             still |= {f"{name}.{key}": b for key, b in module.named_buffers(recurse=False)}
+    for name in _written_by_forward(subject):
+        still.pop(name, None)
     before = {name: value.detach().clone() for name, value in still.items()}
     run(adapter, subject.batches(5))
     now = dict(adapter.student.named_parameters()) | dict(adapter.student.named_buffers())
@@ -100,6 +104,15 @@ def predict_leaves_no_trace(subject: Subject) -> None:
                 raise ContractBroken(point, "a step after predict to answer as if there had been none", found)
 
 
+def _written_by_forward(subject: Subject) -> list[str]:
+    """Names of the buffers that a forward pass of the source model changes by itself."""
+    source = subject.classifier().eval()
+    before = {name: value.clone() for name, value in source.named_buffers()}
+    with torch.no_grad():
+        source(subject.batches(1)[0])
+    return [name for name, value in source.named_buffers() if not same_bits(before[name], value)]
+
+
 def _through_a_file(adapter: Adapter, subject: Subject) -> Adapter:
     defaults = adapter.arguments()
     # What a file cannot carry is given again; a tensor lives on as state.
@@ -117,6 +130,6 @@ def _through_a_file(adapter: Adapter, subject: Subject) -> Adapter:
 
 def _facts(model: Any) -> dict[str, Any]:
     """Everything of a model that an adapter might be tempted to change."""
-    tensors: dict[str, Tensor] = {name: value.clone() for name, value in model.state_dict().items()}
+    state = copy.deepcopy(dict(model.state_dict()))
     flags = {name: (p.requires_grad, p.grad is None) for name, p in model.named_parameters()}
-    return {"tensors": tensors, "flags": flags, "training": [m.training for m in model.modules()]}
+    return {"state": state, "flags": flags, "training": [m.training for m in model.modules()]}

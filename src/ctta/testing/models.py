@@ -76,22 +76,22 @@ class TokenNet(nn.Module):
 
 def bn_cnn() -> nn.Module:
     """A convolutional network with batch norm."""
-    return _seeded(partial(ConvNet, nn.BatchNorm2d))
+    return seeded(partial(ConvNet, nn.BatchNorm2d))
 
 
 def gn_cnn() -> nn.Module:
     """A convolutional network with group norm."""
-    return _seeded(partial(ConvNet, partial(nn.GroupNorm, 4)))
+    return seeded(partial(ConvNet, partial(nn.GroupNorm, 4)))
 
 
 def ln_vit() -> nn.Module:
     """A vision transformer, whose norms are layer norms."""
-    return _seeded(TokenNet)
+    return seeded(TokenNet)
 
 
 def plain_cnn() -> nn.Module:
     """A convolutional network without any norm."""
-    return _seeded(partial(ConvNet, _no_norm))
+    return seeded(partial(ConvNet, _no_norm))
 
 
 def _centred(x: Tensor) -> Tensor:
@@ -102,7 +102,8 @@ def _no_norm(width: int) -> nn.Module:
     return nn.Identity()
 
 
-def _seeded(build: Callable[[], Any]) -> nn.Module:
+def seeded(build: Callable[[], Any]) -> nn.Module:
+    """Build a model in eval mode with weights that are the same every time."""
     # Default initialisation draws from the global generator: lend it a seed, and leave it as it was.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -1,0 +1,162 @@
+"""Tiny classifiers with unusual state, one per way in which models of other libraries keep it.
+
+They take the images of ``ctta.testing.models``. Use one as ``check_adapter(MyMethod, model=own_buffers)``, or train it
+first: ``model=partial(trained, own_buffers)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ctta.testing.models import CLASSES, SIDE, seeded
+
+_DIM = 16
+_PATCH = 4
+
+
+class Stem(nn.Sequential):
+    """Two convolutions with batch norm, to 16 channels of 8x8."""
+
+    def __init__(self) -> None:
+        first, second = nn.Conv2d(3, _DIM, 3, padding=1, bias=False), nn.Conv2d(_DIM, _DIM, 3, 2, 1, bias=False)
+        super().__init__(first, nn.BatchNorm2d(_DIM), nn.ReLU(), second, nn.BatchNorm2d(_DIM), nn.ReLU())
+
+
+class IndexedNet(nn.Module):
+    """Adds a bias per relative position, looked up by an index that state_dict leaves out, as Swin does."""
+
+    index: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.head = Stem(), nn.Linear(_DIM, CLASSES)
+        self.bias = nn.Parameter(0.1 * torch.randn(_DIM, SIDE - 1))
+        side = torch.arange(SIDE // 2)
+        self.register_buffer("index", side[:, None] - side[None, :] + SIDE // 2 - 1, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, 10)."""
+        logits: Tensor = self.head((self.stem(_centred(x)) + self.bias[:, self.index]).relu().mean((2, 3)))
+        return logits
+
+
+class AliasedNet(nn.Module):
+    """Holds its stem under two names, and two layers that share a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = Stem()
+        self.features = self.stem
+        self.first, self.second = nn.Linear(_DIM, _DIM), nn.Linear(_DIM, _DIM)
+        self.second.weight = self.first.weight
+        self.norm = nn.LayerNorm(_DIM)
+        self.head = nn.Linear(_DIM, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, 10)."""
+        g = self.features(_centred(x)).mean((2, 3))
+        logits: Tensor = self.head(self.norm(g + self.second(self.first(g).relu())))
+        return logits
+
+
+class MixedNet(nn.Module):
+    """Keeps linear layers in bfloat16 and norms and head in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(3 * _PATCH**2, _DIM, dtype=torch.bfloat16)
+        self.norm1, self.norm2 = nn.BatchNorm1d(_DIM), nn.LayerNorm(_DIM)
+        self.mix = nn.Linear(_DIM, _DIM, dtype=torch.bfloat16)
+        self.head = nn.Linear(_DIM, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, 10) in the dtype of the head."""
+        patches = F.unfold(_centred(x.to(self.embed.weight.dtype)), _PATCH, stride=_PATCH).mT  # (N, T, 48)
+        tokens = self.norm1(self.embed(patches).to(self.norm1.weight.dtype).mT).mT.relu()
+        mixed = self.mix(tokens.to(self.mix.weight.dtype)).to(tokens.dtype)
+        logits: Tensor = self.head(self.norm2(tokens + mixed).relu().mean(1))
+        return logits
+
+
+class CountingNet(nn.Module):
+    """Writes two buffers in every forward pass, in eval mode too: a counter and a moving average that it subtracts."""
+
+    calls: Tensor
+    average: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.head = Stem(), nn.Linear(_DIM, CLASSES)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+        self.register_buffer("average", torch.zeros(1, 3, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, 10), which depend on the images of earlier calls."""
+        x = _centred(x)
+        with torch.no_grad():
+            self.calls += 1
+            self.average.lerp_(x.mean((0, 2, 3), keepdim=True), 0.1)
+        logits: Tensor = self.head(self.stem(x - self.average).mean((2, 3)))
+        return logits
+
+
+class ExtraStateNet(nn.Module):
+    """Carries a number and a list through get_extra_state, beside its tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.head = Stem(), nn.Linear(_DIM, CLASSES)
+        self.gain, self.names = 1.5, [f"class {label}" for label in range(CLASSES)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, 10)."""
+        logits: Tensor = self.head(self.gain * self.stem(_centred(x)).mean((2, 3)))
+        return logits
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """State that is not a tensor."""
+        return {"gain": self.gain, "names": list(self.names)}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Take over what get_extra_state gave."""
+        self.gain, self.names = state["gain"], list(state["names"])
+
+
+def non_persistent_buffers() -> nn.Module:
+    """A network with a buffer that is not in its state_dict."""
+    return seeded(IndexedNet)
+
+
+def shared_modules() -> nn.Module:
+    """A network with a module under two names and two layers that share a weight."""
+    return seeded(AliasedNet)
+
+
+def mixed_precision() -> nn.Module:
+    """A network with parameters in bfloat16 and in float32."""
+    return seeded(MixedNet)
+
+
+def own_buffers() -> nn.Module:
+    """A network that writes its own buffers in every forward pass."""
+    return seeded(CountingNet)
+
+
+def extra_state() -> nn.Module:
+    """A network with state that is not a tensor."""
+    return seeded(ExtraStateNet)
+
+
+FAMILIES: Mapping[str, Callable[[], nn.Module]] = {
+    build.__name__: build
+    for build in (non_persistent_buffers, shared_modules, mixed_precision, own_buffers, extra_state)
+}
+
+
+def _centred(x: Tensor) -> Tensor:
+    return 4 * (x - 0.5)
