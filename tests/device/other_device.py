@@ -13,23 +13,23 @@ Inside ``other_device()`` the device behaves as torch's GPUs do wherever this li
 The numbers are those of the CPU, bit for bit. ``lazy`` is a device type that every build of torch knows and none has
 kernels for; the autograd engine runs its nodes in the calling thread, so it needs no driver.
 
-Not emulated: autocast (accepted, and without effect), asynchronous kernels, the rounding of other hardware, running
-out of memory, several devices, and detection of shared memory by address.
+Not emulated: autocast (accepted, and without effect), asynchronous kernels, the rounding of other hardware, running out
+of memory, and several devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
-from torch.utils._pytree import tree_leaves, tree_map
 
 # With its index, because torch asks a driver for the index where it is left out.
 DEVICE = torch.device("lazy:0")
@@ -73,6 +73,16 @@ class OtherTensor(Tensor):
     def tolist(self) -> Any:
         return self.cpu().tolist()
 
+    def __getitem__(self, index: Any) -> Tensor:
+        # torch would build the index on the device, past any mode.
+        return super().__getitem__(torch.tensor(index) if isinstance(index, list) else index)
+
+    def new_tensor(self, data: Any, *, device: Any = None, **kwargs: Any) -> Tensor:
+        return self.held.new_tensor(data, **kwargs).to(DEVICE if device is None else device)
+
+    def untyped_storage(self) -> torch.UntypedStorage:
+        return self.held.untyped_storage()  # for its address: safetensors finds shared memory by it
+
     def data_ptr(self) -> int:
         raise RuntimeError(f"The memory of {DEVICE} has no address on the host.")
 
@@ -86,19 +96,6 @@ class _Factories(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _run(func, args, kwargs or {})
-
-
-class _FromData(TorchFunctionMode):
-    """Builds tensors from Python data on the CPU first, where torch would ask for a kernel of the device."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor):
-            default = args[0].device if func is Tensor.new_tensor else "cpu"
-            target = torch.device(kwargs.get("device") or default)
-            if target.type == DEVICE.type:
-                return func(*args, **{**kwargs, "device": "cpu"}).to(target)
-        return func(*args, **kwargs)
 
 
 @contextmanager
@@ -116,36 +113,62 @@ def other_device() -> Iterator[torch.device]:
             mock.patch.object(torch, "autocast", autocast_here),
             # torch.utils.checkpoint looks a device's module up, and asks it for nothing without random state.
             mock.patch.object(torch, DEVICE.type, SimpleNamespace(), create=True),
+            mock.patch.object(torch, "tensor", partial(_from_data, torch.tensor)),
+            mock.patch.object(torch, "as_tensor", partial(_from_data, torch.as_tensor)),
+            sdpa_kernel(SDPBackend.MATH),  # the only attention that is the same on every device
             _Factories(),
-            _FromData(),
         ):
             yield DEVICE
     finally:
         torch.__future__.set_swap_module_params_on_conversion(swapped)
 
 
+def _from_data(build: Callable[..., Tensor], data: Any, *args: Any, device: Any = None, **kwargs: Any) -> Tensor:
+    """A tensor of Python data, made on the CPU first: torch would ask the device for a kernel, past any mode."""
+    if device is None or torch.device(device).type != DEVICE.type:
+        return build(data, *args, device=device, **kwargs)
+    return build(data, *args, **kwargs).to(device)
+
+
 def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operation on the CPU once its arguments are found to agree on a device."""
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     if func is torch.ops.prim.device.default:
-        return DEVICE if isinstance(tensors[0], OtherTensor) else tensors[0].device
-    here = any(isinstance(t, OtherTensor) for t in tensors)
-    if here and not all(isinstance(t, OtherTensor) for t in tensors):
+        return DEVICE if isinstance(args[0], OtherTensor) else args[0].device
+    leaves = [*_leaves(args), *_leaves(kwargs.values())]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    moved = sum(isinstance(t, OtherTensor) for t in tensors)
+    if 0 < moved < len(tensors):
         _refuse_mixed(func, args, tensors)
-    if (wanted := kwargs.get("device")) is not None:
-        here = torch.device(wanted).type == DEVICE.type
+    wanted = kwargs.get("device")
+    here = moved > 0 if wanted is None else torch.device(wanted).type == DEVICE.type
+    if not moved and not here:
+        return func(*args, **kwargs)
     if here and torch.Tag.nondeterministic_seeded in func.tags:
-        generators = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Generator)]
-        found = f"found '{generators[0].device}'" if generators else "this device has none"
-        raise RuntimeError(f"Expected a {DEVICE.type!r} device type for generator but {found} ({func}).")
-    held_args, held_kwargs = tree_map(_held, (args, kwargs))
-    result = func(*held_args, **held_kwargs)
+        found = [f"found '{leaf.device}'" for leaf in leaves if isinstance(leaf, torch.Generator)]
+        raise RuntimeError(
+            f"Expected a {DEVICE.type!r} device type for generator but {(found or ['there is none'])[0]} ({func})."
+        )
+    result = func(*_each(_held, args), **{name: _each(_held, value) for name, value in kwargs.items()})
     if not here:
         return result
-    result = tree_map(_put, result)
+    result = _each(_put, result)
     # In-place operations give back the very tensor they were given, and views share its storage.
     aliased = any(argument.alias_info is not None for argument in func._schema.arguments)
     return return_and_correct_aliasing(func, args, kwargs, result) if aliased else result
+
+
+def _leaves(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _leaves(value)
+        else:
+            yield value
+
+
+def _each(change: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)([_each(change, item) for item in value])
+    return change(value)
 
 
 def _held(value: Any) -> Any:
@@ -164,17 +187,17 @@ def _refuse_mixed(func: Any, args: tuple[Any, ...], tensors: list[Tensor]) -> No
     if operation in _ACROSS:
         return
     if operation in _INDEXED and isinstance(args[0], OtherTensor):
-        values = [t for t in tree_leaves(args[2:]) if isinstance(t, Tensor)]
+        values = [t for t in _leaves(args[2:]) if isinstance(t, Tensor)]
         if all(isinstance(t, OtherTensor) or t.dim() == 0 for t in values):
             return
     binary = torch.Tag.pointwise in func.tags and len(tensors) == 2
     foreach = func._schema.name.startswith("aten::_foreach") and func._overloadname == "Tensor"
-    written = [t for a, t in zip(func._schema.arguments, args, strict=False) if a.is_write for t in tree_leaves(t)]
+    written = [v for a, given in zip(func._schema.arguments, args, strict=False) if a.is_write for v in _leaves([given])]
     if (
         (binary or foreach or operation in _TAKES_CPU_SCALAR)
         and len(strangers) == 1
         and strangers[0].dim() == 0
-        and not any(t is strangers[0] for t in written)
+        and not any(value is strangers[0] for value in written)
     ):
         return
     raise RuntimeError(

@@ -84,7 +84,7 @@ def scored(
         step = adapter.step(batch.x) if learning else Step(adapter.predict(batch.x))
         took = time.perf_counter() - begin
         logits = step.logits.float().cpu()
-        right = logits.argmax(1) == batch.y
+        right = logits.argmax(1) == batch.y.cpu()
         wrong = int((~right).sum())
         yield (
             batch,
