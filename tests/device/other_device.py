@@ -192,7 +192,9 @@ def _refuse_mixed(func: Any, args: tuple[Any, ...], tensors: list[Tensor]) -> No
             return
     binary = torch.Tag.pointwise in func.tags and len(tensors) == 2
     foreach = func._schema.name.startswith("aten::_foreach") and func._overloadname == "Tensor"
-    written = [v for a, given in zip(func._schema.arguments, args, strict=False) if a.is_write for v in _leaves([given])]
+    written = [
+        v for a, given in zip(func._schema.arguments, args, strict=False) if a.is_write for v in _leaves([given])
+    ]
     if (
         (binary or foreach or operation in _TAKES_CPU_SCALAR)
         and len(strangers) == 1

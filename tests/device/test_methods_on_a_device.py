@@ -93,9 +93,7 @@ def test_a_checkpoint_crosses_devices(expected: Any, device: torch.device, name:
 
 
 @every_state
-def test_reset_and_restore_return_to_the_source_where_it_is_now(
-    expected: Any, device: torch.device, name: str
-) -> None:
+def test_reset_and_restore_return_to_the_source_where_it_is_now(expected: Any, device: torch.device, name: str) -> None:
     adapter = CASES[name].build(CASES[name].classifier())
     adapter.step(batches()[1])
     adapter.to(device)
@@ -116,9 +114,7 @@ def test_a_classifier_built_around_a_model_on_the_device_normalises_there(device
 
 
 @pytest.mark.parametrize("name", ["dmse with prototypes", "eata with fisher", "rmt replaying"])
-def test_what_is_given_on_the_device_serves_a_model_on_the_cpu(
-    expected: Any, device: torch.device, name: str
-) -> None:
+def test_what_is_given_on_the_device_serves_a_model_on_the_cpu(expected: Any, device: torch.device, name: str) -> None:
     moved = {k: _on(v, device) for k, v in CASES[name].arguments().items()}
     with mock.patch.object(type(CASES[name]), "arguments", lambda self: moved):
         adapter = CASES[name].build(CASES[name].classifier())
