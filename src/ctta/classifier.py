@@ -48,8 +48,9 @@ class Classifier(nn.Module):
         # torch.compile's wrapper holds the user's net; an adapter copies, and its steps are not, compiled.
         self.model: nn.Module = getattr(model, "_orig_mod", model)
         self.precision: Precision = "fp32"
-        self.register_buffer("mean", None if mean is None else torch.tensor(mean).view(1, -1, 1, 1))
-        self.register_buffer("std", None if std is None else torch.tensor(std).view(1, -1, 1, 1))
+        device = next((p.device for p in model.parameters()), None)
+        self.register_buffer("mean", None if mean is None else torch.tensor(mean, device=device).view(1, -1, 1, 1))
+        self.register_buffer("std", None if std is None else torch.tensor(std, device=device).view(1, -1, 1, 1))
         self.head_name = _find_head(self.model, head)
         # A head the user named is trusted; a head we guessed is checked once against the logits it should make.
         self._trusted = head is not None

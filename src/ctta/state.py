@@ -36,9 +36,10 @@ class LazyBuffers(nn.Module):
             self._lazy.add(name)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        device = next((value.device for value in [*self.parameters(), *self.buffers()]), None)
         for name in self._lazy:
             saved = state_dict.get(prefix + name)
-            self._buffers[name] = None if saved is None else saved.clone()
+            self._buffers[name] = None if saved is None else saved.to(device, copy=True)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

@@ -62,7 +62,7 @@ class EATA(Adapter):
                 f"({sum(p.numel() for p in trained)},). Got {tuple(fisher.shape)} instead. Use fisher_from_source."
             )
         self.source_free = fisher is None
-        self.register_buffer("fisher", None if fisher is None else fisher.detach().clone())
+        self.register_buffer("fisher", None if fisher is None else fisher.detach().to(trained[0].device, copy=True))
         self.register_buffer("p_bar", None)
         self.begin(trained)
 

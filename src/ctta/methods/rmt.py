@@ -72,7 +72,7 @@ class RMT(Adapter):
         use_batch_statistics(self.student)
         self.teacher = frozen_copy(self.student)
         self.register_buffer("p_0", initial_prototypes(prototypes, self.student))
-        self.register_buffer("replayed", torch.zeros((), dtype=torch.long))
+        self.register_buffer("replayed", torch.zeros((), dtype=torch.long, device=self.p_0.device))
         self.projection, self.project = projection_of(projection, self.student, seed=self.seed)
         self.begin([*weights_and_biases(self.student), *self.project.parameters()])
         self.passes = (3 + recompute, 2) if lambda_src == 0 else (4 + recompute, 3)

@@ -54,7 +54,7 @@ class RoTTA(Adapter):
         layers = replace_batch_norms(self.student, alpha)
         self.require_trainable(layers)
         self.teacher = frozen_copy(self.student)
-        self.memory = Memory(memory_size, lambda_t=lambda_t, lambda_u=lambda_u)
+        self.memory = Memory(memory_size, lambda_t=lambda_t, lambda_u=lambda_u).to(layers[0].mean.device)
         self.begin(p for layer in layers for p in layer.parameters())
 
     def adapt(self, x: Tensor) -> Learning:

@@ -105,7 +105,7 @@ def correlated(
     for number, domain in enumerate(_given(domains)):
         order = _order(len(domain), seed, images)
         generator = torch.Generator().manual_seed(1_000_003 * seed + number)
-        clumps = _dealt(domain.images.y[order], concentration, generator)
+        clumps = _dealt(domain.images.y[order].cpu(), concentration, generator)
         segments.append(Segment(domain.name, domain.severity, domain.images, order[clumps]))
     return Stream(segments, batch_size=batch_size)
 
