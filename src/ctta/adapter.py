@@ -23,7 +23,8 @@ from ctta import errors
 from ctta.classifier import Classifier, Precision
 from ctta.functional import diversity
 from ctta.images import broken_images
-from ctta.norms import batch_norms, fastest_layout, source_statistics_where_single
+from ctta.layout import fastest_layout
+from ctta.norms import batch_norms, source_statistics_where_single
 from ctta.options import AnswerOptions, Optimizer, SharedOptions, check_bounds, check_literals
 from ctta.recipes import BENCHMARKS
 from ctta.state import Stateful
