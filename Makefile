@@ -1,15 +1,22 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet -c constraints.txt
+ISA_TESTS := tests/test_layout.py tests/test_conformance.py tests/nets/test_train_cifar.py \
+  tests/contract/test_contract.py -k "not method_keeps or dmse or tent or rmt"
 
-.PHONY: demo test test-models test-ray bench lint check clean
+.PHONY: demo test test-isa test-models test-ray pythons lowest bench lint check clean
 
 demo: .venv/.installed
 	$(BIN)/ctta demo
 
 # One torch thread per worker: two-thread torch beside a busy neighbour is many times slower.
 test: .venv/.installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not models"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not models and not ray"
+
+# A short part of the tests with the instructions of older processors: oneDNN then takes other kernels.
+test-isa: .venv/.installed
+	ONEDNN_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q $(ISA_TESTS)
+	ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q $(ISA_TESTS)
 
 test-models: .venv/.installed-models
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m models
@@ -17,6 +24,14 @@ test-models: .venv/.installed-models
 # In one process: the tests share a cluster of two workers.
 test-ray: .venv/.installed-ray
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray
+
+# What Python 3.10 and 3.13 can check without a torch of their own.
+pythons: .venv/.installed
+	$(BIN)/python scripts/pythons.py 3.10 3.13
+
+# The fast tests with the lowest versions that pyproject.toml allows.
+lowest: .venv-lowest/.installed
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto -m "not models and not ray and not slow"
 
 # Ratios, side by side, one thread; parts of it by `python -m benchmarks --help`.
 bench: .venv/.installed
@@ -28,10 +43,10 @@ lint: .venv/.installed
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports
 
-check: test test-models test-ray lint
+check: test test-isa test-models test-ray pythons lint
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .venv/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -44,4 +59,9 @@ clean:
 
 .venv/.installed-ray: .venv/.installed
 	$(INSTALL) -e ".[dev,ray]"
+	touch $@
+
+.venv-lowest/.installed: pyproject.toml constraints-lowest.txt
+	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/pip install --quiet -c constraints-lowest.txt -e ".[test]"
 	touch $@

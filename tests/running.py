@@ -10,11 +10,9 @@ from typing import Any
 
 
 def wait_for(what: Callable[[], Any]) -> Any:
-    """What it gives once that is true."""
-    limit = time.monotonic() + 120
+    """Poll until `what` returns something true, and return it; the timeout of the test is the only limit."""
     while not (found := what()):
-        assert time.monotonic() < limit
-        time.sleep(0.005)
+        time.sleep(0.005)  # only to leave the CPU to others
     return found
 
 

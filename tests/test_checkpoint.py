@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import random
-import time
+import signal
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from ctta import errors
 from ctta.testing.compare import difference
 from ctta.version import __version__
 from reference import flip, net, projector, stream, vector
-from saver import save_for_ever
+from saver import save_twice
 
 
 def test_a_loaded_adapter_continues_bit_for_bit(tmp_path: Path) -> None:
@@ -195,31 +194,25 @@ def test_a_header_that_is_not_ours_is_named(tmp_path: Path, header: str) -> None
 
 @pytest.mark.slow
 def test_a_process_killed_while_saving_leaves_a_complete_state(tmp_path: Path) -> None:
-    """Thirty SIGKILLs at random moments: every load succeeds and continues as an uninterrupted stream would."""
-    path, x = tmp_path / "a.ctta", stream()
-    moments = random.Random(0)
-    truth = ctta.DMSE(net(), seed=5)
-    answers: list[torch.Tensor] = []
+    """SIGKILL at every line that writes the file: it holds the state before or after, and goes on from there."""
+    lines = save_twice(str(tmp_path / "whole.ctta"))
+    x, truth = stream(), ctta.DMSE(net(), seed=5)
+    answers = [truth(x[0]), truth(x[1])]
     # A server that has torch imported forks the victims: each is ready in milliseconds, and has one thread.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["ctta.methods", "ctta.checkpoint", "torch._dynamo"])
-    reached = set()
-    for _ in range(30):
-        path.unlink(missing_ok=True)
-        ready, signal = context.Pipe(duplex=False)
-        victim = context.Process(target=save_for_ever, args=(str(path), signal))
+    context.set_forkserver_preload(["saver", "ctta.methods", "ctta.checkpoint", "torch._dynamo"])
+    found = []
+    for line in range(1, lines + 1):
+        path = tmp_path / str(line) / "a.ctta"
+        victim = context.Process(target=save_twice, args=(str(path), line))
         victim.start()
-        assert ready.recv() == "ready"
-        time.sleep(moments.uniform(0, 0.4))
-        victim.kill()
         victim.join()
+        assert victim.exitcode == -signal.SIGKILL
         loaded = ctta.Adapter.load(path, net())
-        step = loaded.steps
-        reached.add(step)
-        while len(answers) <= step:
-            answers.append(truth(x[truth.steps % len(x)]))
-        assert torch.equal(loaded(x[step % len(x)]), answers[step])
-    assert len(reached) > 3, f"the processes died at steps {reached}: too few moments were tried"
+        steps = loaded.steps
+        assert torch.equal(loaded(x[steps]), answers[steps])
+        found.append(steps)
+    assert found == sorted(found) and set(found) == {0, 1}
 
 
 def test_a_file_of_the_first_format_is_still_read() -> None:

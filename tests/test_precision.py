@@ -1,18 +1,43 @@
-"""bf16 is a matter of speed: the error stays where it was."""
+"""bf16 changes the speed, not the result: predictions and errors stay close to those in fp32."""
 
 from __future__ import annotations
 
 import pytest
+import torch
+from torch import Tensor
 
 from ctta.bench.demo import prepare_demo
 from ctta.bench.prequential import evaluate
 from ctta.classifier import Precision
 from ctta.nets import classifier
 from ctta.registry import method
+from ctta.streams.digits import digits
+
+METHODS = ["bn", "tent", "dmse"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_bf16_rounds_the_logits_and_no_more(name: str) -> None:
+    x = digits().stream.floats()[:32]
+    batches = [0.5 * x[:16], 0.5 * x[16:]]
+
+    def logits(precision: Precision) -> Tensor:
+        adapter = method(name)(classifier("digits_resnet8"), precision=precision)
+        return torch.cat([adapter(batch) for batch in batches])
+
+    fp32, bf16 = logits("fp32"), logits("bf16")
+    assert bf16.dtype is torch.float32
+    assert not torch.equal(fp32, bf16), "nothing was rounded: bf16 had no effect"
+    # bf16 keeps eight bits: about 0.4 % per operation, over the nine layers of this network.
+    assert (fp32 - bf16).abs().max() < 0.02 * fp32.abs().max()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bn", "tent", "dmse"])
+@pytest.mark.skipif(
+    not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+    reason="bf16 is many times slower than fp32 on this processor: oneDNN has no kernels for it",
+)
+@pytest.mark.parametrize("name", METHODS)
 def test_bf16_moves_the_mean_error_on_the_digits_by_less_than_a_third_of_a_point(name: str) -> None:
     stream, _ = prepare_demo(["source"])
 
@@ -20,6 +45,4 @@ def test_bf16_moves_the_mean_error_on_the_digits_by_less_than_a_third_of_a_point
         options = method(name).recipe("cifar10-c") | {"precision": precision}
         return evaluate(method(name)(classifier("digits_resnet8"), **options), stream).mean
 
-    fp32, bf16 = error("fp32"), error("bf16")
-    assert bf16 != fp32, "nothing was rounded: bf16 had no effect"
-    assert abs(bf16 - fp32) < 0.3
+    assert abs(error("bf16") - error("fp32")) < 0.3

@@ -25,7 +25,8 @@ from ctta.classifier import Classifier, Precision
 from ctta.freeze import Frozen, Statistics, load_into
 from ctta.functional import diversity
 from ctta.images import broken_images
-from ctta.norms import batch_norms, fastest_layout, source_statistics_where_single
+from ctta.layout import fastest_layout
+from ctta.norms import batch_norms, source_statistics_where_single
 from ctta.options import AnswerOptions, Optimizer, Seed, SharedOptions, check_bounds
 from ctta.recipes import NOTHING_SET
 from ctta.state import Stateful

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -42,14 +41,6 @@ def weights_and_biases(module: nn.Module) -> list[nn.Parameter]:
     The factors of a weight-normed layer and the tokens and position embeddings of a transformer are not among them.
     """
     return [p for name, p in module.named_parameters() if name.rpartition(".")[2] in ("weight", "bias")]
-
-
-def fastest_layout(module: nn.Module) -> torch.memory_format:
-    """channels_last, the faster layout for convolutions, wherever it is safe."""
-    # torch's CPU group norm crashes in the backward pass of a channels_last input that needs no gradient.
-    grouped = any(isinstance(layer, nn.GroupNorm) for layer in module.modules())
-    volumes = any(parameter.dim() == 5 for parameter in module.parameters())  # torch would refuse to lay them out
-    return torch.contiguous_format if grouped or volumes else torch.channels_last
 
 
 def use_batch_statistics(module: nn.Module) -> None:

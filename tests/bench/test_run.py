@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import random
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from ctta.bench.record import SCHEMA, read_record, read_records
 from ctta.cli import app
 from ctta.errors import BadData, ConcurrentUse, MissingData, ParameterError, UnknownMethod, UnknownStream
 from ctta.streams.digits import digits
+from dying import PACKAGE, Lines, traced
 from running import numbers
 
 JOB = Job(
@@ -118,33 +119,29 @@ def test_a_log_shorter_than_its_checkpoint_is_named(tmp_path: Path) -> None:
         do(JOB, tmp_path)
 
 
-def run_and_save(folder: str) -> None:
-    do(JOB, Path(folder), save_every=0.0)
+def run_until_killed(folder: str, line: int) -> None:
+    with traced(Lines(PACKAGE, line)):
+        do(JOB, Path(folder), save_every=0.0)
 
 
 @pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_numbers(tmp_path: Path, whole: tuple[dict[str, Any], Path]) -> None:
+    with traced(Lines(PACKAGE)) as lines:
+        do(JOB, tmp_path / "counted", save_every=0.0)
     context = multiprocessing.get_context("spawn")
-    killed = 0
-    for wait in (0.2, 0.6, 1.0):
-        process = context.Process(target=run_and_save, args=(str(tmp_path),))
+    moments, folder = random.Random(0), tmp_path / "killed"
+    for _ in range(2):
+        line = moments.randint(lines.count // 6, lines.count // 3)
+        process = context.Process(target=run_until_killed, args=(str(folder), line))
         process.start()
-        limit = time.monotonic() + 60
-        while not list(tmp_path.rglob("step-*.ctta")) and process.is_alive() and time.monotonic() < limit:
-            time.sleep(0.02)
-        time.sleep(wait)
-        killed += process.is_alive()
-        process.kill()
         process.join()
-    assert killed > 0
-    assert numbers(do(JOB, tmp_path), tmp_path) == numbers(*whole)
+        assert process.exitcode == -signal.SIGKILL
+    assert numbers(do(JOB, folder), folder) == numbers(*whole)
 
 
-def test_what_is_done_costs_nothing(whole: tuple[dict[str, Any], Path]) -> None:
+def test_a_finished_run_is_not_run_again(whole: tuple[dict[str, Any], Path]) -> None:
     record, folder = whole
-    begin = time.perf_counter()
-    again = do(JOB, folder, progress=interrupt_after(1))
-    assert again == record and time.perf_counter() - begin < 2
+    assert do(JOB, folder, progress=interrupt_after(1)) == record
 
 
 def test_another_setting_seed_or_size_is_another_run(whole: tuple[dict[str, Any], Path], tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from ctta.adapter import Adapter, Learning, Step
 from ctta.classifier import Classifier
 from ctta.errors import DataError, ParameterError
 from ctta.functional import entropy
+from ctta.layout import safe_layout
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.prototypes import source_images
@@ -103,6 +104,8 @@ def fisher_from_source(model: nn.Module, loader: Iterable[Any], *, most: int = 2
     The mean over batches of the squared gradient of the cross-entropy against the model's own answers.
     """
     source = copy.deepcopy(model if isinstance(model, Classifier) else Classifier(model)).eval()
+    layout = safe_layout(source)
+    source.to(memory_format=layout)  # type: ignore[call-overload]
     use_batch_statistics(source)
     source.requires_grad_(False)
     parameters = norm_affine(source)
@@ -113,7 +116,7 @@ def fisher_from_source(model: nn.Module, loader: Iterable[Any], *, most: int = 2
     total, batches, seen = torch.zeros_like(_flat(parameters)).detach(), 0, 0
     for batch in loader:
         x = source_images(batch)[: most - seen]
-        logits = source(x.to(parameters[0]))
+        logits = source(x.to(parameters[0]).to(memory_format=layout))
         loss = F.cross_entropy(logits, logits.detach().argmax(1))
         total += _flat(torch.autograd.grad(loss, parameters, materialize_grads=True)) ** 2
         batches, seen = batches + 1, seen + len(x)

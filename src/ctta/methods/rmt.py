@@ -133,4 +133,4 @@ class RMT(Adapter):
         batch = self.source[int(self.replayed) % len(self.source)]
         self.replayed += 1
         x, y = images_and_labels(batch, len(self.p_0))
-        return x.to(self.p_0), y.to(self.p_0.device)
+        return x.to(self.p_0).to(memory_format=self._layout), y.to(self.p_0.device)

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
+from ctta.layout import safe_layout
+
 
 @dataclass(frozen=True)
 class Training:
@@ -39,7 +41,9 @@ def train(
     """
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(how.seed)
-        model = build().train().to(device)
+        model = build().train()
+        layout = safe_layout(model)
+        model.to(device, memory_format=layout)  # type: ignore[call-overload]
         generator = torch.Generator().manual_seed(how.seed)
         optimizer = torch.optim.SGD(
             model.parameters(), how.lr, momentum=0.9, nesterov=True, weight_decay=how.weight_decay
@@ -49,7 +53,7 @@ def train(
         for number in range(1, how.passes + 1):
             total = 0.0
             for part in torch.split(torch.randperm(len(x), generator=generator), how.batch_size):
-                images = shifted(x[part], how.shift, generator).to(device)
+                images = shifted(x[part], how.shift, generator).to(device, memory_format=layout)
                 loss = cross_entropy(model(images), y[part].to(device))
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()  # type: ignore[no-untyped-call]

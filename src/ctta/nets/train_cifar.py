@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy, pad
 
 from ctta.errors import BadData, ParameterError
 from ctta.files import write_atomically
+from ctta.layout import fastest_layout
 
 Progress = Callable[[int, int, float], None]  # the pass, the share of it done in percent, the loss
 
@@ -65,21 +66,23 @@ def train_cifar(
     """
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(how.seed)
-        model = build().to(memory_format=torch.channels_last).train().to(device)  # type: ignore[call-overload]
+        model = build().train()
+        layout = fastest_layout(model)
+        model.to(device, memory_format=layout)  # type: ignore[call-overload]
         optimizer = torch.optim.SGD(
             model.parameters(), how.lr, momentum=0.9, nesterov=True, weight_decay=how.weight_decay
         )
         done = _load(Path(resume), model, optimizer, how) if resume is not None else 0
         for number in range(done, how.passes):
-            _pass(model, optimizer, x, y, how, number, progress)
+            _pass(model, layout, optimizer, x, y, how, number, progress)
             if resume is not None:
                 _save(Path(resume), model, optimizer, how, number + 1)
-    trained: nn.Module = model.eval()
-    return trained
+    return model.eval()
 
 
 def _pass(
     model: nn.Module,
+    layout: torch.memory_format,
     optimizer: torch.optim.Optimizer,
     x: Tensor,
     y: Tensor,
@@ -96,9 +99,9 @@ def _pass(
         for group in optimizer.param_groups:
             group["lr"] = how.lr_at(number * len(parts) + i, how.passes * len(parts))
         images = crops(x[part].float() / 255, side, padding, generator)
-        images = images.contiguous(memory_format=torch.channels_last)
         device = next(model.parameters()).device
-        loss = cross_entropy(model(images.to(device)), y[part].to(device), label_smoothing=how.label_smoothing)
+        images = images.to(device, memory_format=layout)
+        loss = cross_entropy(model(images), y[part].to(device), label_smoothing=how.label_smoothing)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ctta.layout import safe_layout
 from ctta.testing.models import CLASSES, SIDE, bn_cnn
 
 _STEPS = 100
@@ -39,6 +40,7 @@ def drifting_images(count: int) -> Tensor:
 def fit(model: nn.Module) -> nn.Module:
     """Train a model on the image set, in place, with its own generator; the model in eval mode."""
     model.train()
+    model.to(memory_format=safe_layout(model))  # type: ignore[call-overload]
     optimizer = torch.optim.Adam(model.parameters(), lr=4e-3)
     x, y = labelled_images(_STEPS * _BATCH, seed=0)
     for images, labels in zip(torch.split(x, _BATCH), torch.split(y, _BATCH), strict=True):

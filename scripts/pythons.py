@@ -1,0 +1,88 @@
+"""Check the package with Pythons for which there may be no torch: `make pythons`.
+
+python scripts/pythons.py 3.10 3.13
+
+With each of them: every file compiles, mypy accepts the types for that version, and the tests of the parts without
+torch pass in a virtual environment of its own (.venv-3.10, ...). A Python that is not installed is named and left out,
+except that its types are checked all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import tomllib
+
+ROOT = Path(__file__).parent.parent
+TESTS = "tests/without_torch"
+TOOLS = ["pytest", "pytest-timeout"]
+
+
+def main(versions: list[str]) -> int:
+    """Check every version; the number of versions that failed."""
+    failed = [version for version in versions if not all(check(version))]
+    for version in failed:
+        print(f"Python {version}: FAILED")  # noqa: T201
+    return len(failed)
+
+
+def check(version: str) -> list[bool]:
+    """Whether each check of a version passed."""
+    say(version, "types")
+    passed = [run(sys.executable, "-m", "mypy", "--strict", "--python-version", version, "src")]
+    python = find(version)
+    if python is None:
+        say(version, "there is no such interpreter on this machine: only its types were checked")
+        return passed
+    say(version, f"compiling with {python}")
+    with_cache = {"PYTHONPYCACHEPREFIX": str(ROOT / f".venv-{version}" / "compiled")}
+    folders = ["src", "tests", "examples", "benchmarks"]
+    passed.append(run(python, "-W", "error", "-m", "compileall", "-q", "-f", *folders, **with_cache))
+    say(version, "the parts without torch")
+    inside = environment(version, python)
+    passed.append(run(inside, "-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS, PYTHONPATH=str(ROOT / "src")))
+    return passed
+
+
+def find(version: str) -> str | None:
+    """An interpreter of that version, on the path or installed by pyenv."""
+    candidates = [shutil.which(f"python{version}")]
+    if pyenv := shutil.which("pyenv"):
+        root = Path(subprocess.run([pyenv, "root"], capture_output=True, text=True, check=True).stdout.strip())
+        candidates += [str(path) for path in sorted(root.glob(f"versions/{version}.*/bin/python{version}"))]
+    for candidate in candidates:
+        # pyenv's stand-in for a version that is not active exists and fails.
+        if candidate and subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return candidate
+    return None
+
+
+def environment(version: str, python: str) -> str:
+    """The interpreter of a virtual environment that has every dependency but torch."""
+    folder = ROOT / f".venv-{version}"
+    inside = folder / "bin" / "python"
+    if not inside.exists():
+        subprocess.run([python, "-m", "venv", folder], check=True)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = [line for line in project["dependencies"] if re.match(r"[\w-]+", line)[0] != "torch"]  # type: ignore[index]
+    subprocess.run([inside, "-m", "pip", "install", "--quiet", *needed, *TOOLS], check=True)
+    return str(inside)
+
+
+def run(*command: str, **variables: str) -> bool:
+    """Whether a command succeeded, run from the root of the project."""
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, check=False).returncode == 0
+
+
+def say(version: str, what: str) -> None:
+    """Print what is checked next."""
+    print(f"Python {version}: {what}", flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] or ["3.10", "3.13"]))

@@ -1,0 +1,77 @@
+"""channels_last is used where it is safe, and only there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from ctta.layout import fastest_layout, safe_layout
+from ctta.nets.models import MODELS
+
+
+class OwnConv(nn.Module):
+    """A 1x1 convolution by hand, of which only the weight can be seen from outside."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.kernel = nn.Parameter(torch.ones(16, channels, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.conv2d(x, self.kernel, stride=2)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(1, 16, 1, stride=2),
+        nn.Conv2d(3, 4, 1, stride=2),
+        nn.Conv2d(7, 128, 1, stride=(1, 2)),
+        weight_norm(nn.Conv2d(4, 8, 1, stride=2)),
+        OwnConv(4),
+        nn.GroupNorm(1, 4),
+        nn.Conv3d(3, 16, 3),
+    ],
+)
+def test_a_network_with_a_layer_that_fails_in_channels_last_stays_in_planes(layer: nn.Module) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Sequential(layer))
+    assert fastest_layout(model) is torch.contiguous_format
+    assert safe_layout(model) is torch.contiguous_format
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(8, 16, 1, stride=2),
+        nn.Conv2d(3, 16, 1),
+        nn.Conv2d(3, 16, 3, stride=2),
+        nn.Conv2d(4, 8, 1, stride=2, groups=2),
+        nn.ConvTranspose2d(4, 4, 1, stride=2),
+        weight_norm(nn.Conv2d(16, 16, 3)),
+        OwnConv(8),
+    ],
+)
+def test_every_other_network_runs_in_channels_last(layer: nn.Module) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Sequential(layer))
+    assert fastest_layout(model) is torch.channels_last
+    assert safe_layout(model) is torch.preserve_format
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_networks_of_the_published_results_keep_their_layout(name: str) -> None:
+    with torch.device("meta"):
+        assert fastest_layout(MODELS[name].build()) is torch.channels_last
+
+
+def test_adapting_and_training_a_slim_network_leaves_the_heap_sound() -> None:
+    """A corrupted heap ends the process with a signal, so the work is done in a child."""
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, here / "narrow_strides.py"], capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
