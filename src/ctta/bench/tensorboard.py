@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from ctta.bench.compare import label
 from ctta.bench.evaluate import Progress
 from ctta.bench.run import STEPS, Listen
 from ctta.bench.spec import RunSpec
+from ctta.bench.steps import read_steps
 from ctta.errors import MissingExtra
 from ctta.streams.batch import Batch
 
@@ -78,8 +78,8 @@ class Events:
             older.unlink()
         self._writer = SummaryWriter(str(folder), flush_secs=_FLUSH_SECONDS)
         log = self._place / STEPS
-        for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
-            self._step(json.loads(line))
+        for step in read_steps(log) if log.exists() else ():
+            self._step(step)
 
     def _step(self, log: dict[str, Any]) -> None:
         self._last[log["domain"]] = log["index"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctta.bench.paper import CORRUPTED, Published
+from ctta.bench.steps import read_steps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,8 +76,7 @@ class Outcome:
 
     def steps(self, record: dict[str, Any]) -> list[dict[str, Any]]:
         """The log of a run's steps."""
-        lines = (self.place(record) / record["steps"]).read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
+        return read_steps(self.place(record) / record["steps"])
 
 
 @dataclass(frozen=True)

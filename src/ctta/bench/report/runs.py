@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from ctta.bench.evaluate import ENTROPY_BINS
 from ctta.bench.figures.along import Stretch, stretches_of
 from ctta.bench.record import read_records
 from ctta.bench.run import STEPS
-from ctta.errors import BadData
+from ctta.bench.steps import read_steps
 
 
 @dataclass(frozen=True)
@@ -116,18 +115,9 @@ def _lines(runs: Sequence[Run]) -> list[Line]:
 def _read_log(path: Path) -> Log:
     right, wrong = [0] * ENTROPY_BINS, [0] * ENTROPY_BINS
     steps = []
-    for step in _parsed(path):
+    for step in read_steps(path):
         for sums, counts in ((right, step.pop("entropy_right", ())), (wrong, step.pop("entropy_wrong", ()))):
             for place, count in enumerate(counts[:ENTROPY_BINS]):
                 sums[place] += count
         steps.append(step)
     return Log(steps, right, wrong)
-
-
-def _parsed(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                yield json.loads(line)
-            except ValueError as error:
-                raise BadData(f"Line {number} of {path} is not a step: {error}.") from error

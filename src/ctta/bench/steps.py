@@ -1,0 +1,108 @@
+"""The log of a run's steps: one JSON line per step, each ending with a check of its own bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ctta.errors import BadData
+
+_CHECK = re.compile(rb', "check": "([0-9a-f]{16})"\}')
+_CHECK_LENGTH = len(', "check": "0123456789abcdef"}')
+_LONGEST = 1 << 20
+_WHOLE = range(-(2**63), 2**63)
+
+
+def line_of(step: Mapping[str, Any]) -> str:
+    """A step as a line of the log."""
+    text = json.dumps(step)
+    return f'{text[:-1]}, "check": "{_check(text.encode())}"}}\n'
+
+
+def read_steps(path: Path) -> list[dict[str, Any]]:
+    """Every step of a log, without its check.
+
+    Lines of logs that older versions wrote have no check: only their types are compared.
+
+    Raises:
+        BadData: if a line is damaged or missing; names the line.
+    """
+    return [step for step, _ in numbered_steps(path)]
+
+
+def numbered_steps(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
+    """The steps of a log one by one, each with the size of the log up to its end."""
+    checked: bool | None = None
+    size = 0
+    for number, line in enumerate(_lines(path), start=1):
+        size += len(line)
+        try:
+            step, has_check = _parsed(line)
+            if checked is not None and has_check != checked:
+                raise ValueError("it has no check, or is the first that has one")
+        except (ValueError, RecursionError) as error:
+            raise BadData(
+                f"Line {number} of {path} is not a step: {error}. Restore the file from a copy, or delete "
+                f"{path.parent} to make the run again."
+            ) from error
+        checked = has_check
+        yield step, size
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(_LONGEST):
+                yield line
+    except OSError as error:
+        raise BadData(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _parsed(line: bytes) -> tuple[dict[str, Any], bool]:
+    text = line.rstrip(b"\n")
+    check = _CHECK.fullmatch(text[-_CHECK_LENGTH:])
+    if check is not None:
+        text = text[:-_CHECK_LENGTH] + b"}"
+        if _check(text).encode() != check.group(1):
+            raise ValueError("its check does not match")
+        if not line.endswith(b"\n"):
+            raise ValueError("it is truncated")
+    step = json.loads(text.decode("utf-8"))
+    if not isinstance(step, dict):
+        raise ValueError("it is not an object")
+    for name, value in step.items():
+        if not _plausible(name, value):
+            raise ValueError(f"{name!r} cannot be {str(value)[:40]!r}")
+    missing = {"index", "domain", "images", "error"} - set(step)
+    if missing:
+        raise ValueError(f"it has no {min(missing)!r}")
+    return step, check is not None
+
+
+def _plausible(name: str, value: object) -> bool:
+    if name == "domain":
+        return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+    if name in ("index", "images", "wrong", "severity"):
+        return _count(value)
+    if name in ("error", "seconds"):
+        return _number(value) and math.isfinite(value)  # type: ignore[arg-type]
+    if name in ("entropy_right", "entropy_wrong"):
+        return isinstance(value, list) and all(map(_count, value))
+    return value is None or _number(value)
+
+
+def _count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, (bool, float)) or (isinstance(value, int) and value in _WHOLE)
+
+
+def _check(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:16]
