@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 
-.PHONY: demo test test-models test-ray bench lint check clean
+.PHONY: demo test test-models test-ray hostile bench lint check clean
 
 demo: .venv/.installed
 	$(BIN)/ctta demo
@@ -17,6 +17,10 @@ test-models: .venv/.installed-models
 # In one process: the tests share a cluster of two workers.
 test-ray: .venv/.installed-ray
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray
+
+# Thousands of damaged files and killed runs: the long forms of tests/hostile; parts by `python -m hostile NAME`.
+hostile: .venv/.installed
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m hostile
 
 # Ratios, side by side, one thread; parts of it by `python -m benchmarks --help`.
 bench: .venv/.installed

@@ -162,7 +162,7 @@ def _same_threads(place: Path) -> Iterator[None]:
     """Compute with as many threads as before an interruption: another number may change the last bits of sums."""
     file, now = place / "threads", torch.get_num_threads()
     then = _read_threads(file) if _checkpoints(place) and file.exists() else now
-    write_atomically(file, str(then).encode())
+    write_atomically(file, _threads_text(then).encode())
     torch.set_num_threads(then)
     try:
         yield
@@ -174,15 +174,21 @@ def _same_threads(place: Path) -> Iterator[None]:
 def _read_threads(file: Path) -> int:
     try:
         with file.open("rb") as content:
-            text = content.read(20).decode("ascii")
-        if text.isdecimal() and 1 <= int(text) <= _MOST_THREADS:
-            return int(text)
-    except (OSError, ValueError):
+            text = content.read(100).decode("ascii")
+        # Older versions wrote the number alone.
+        found = int(text if text.isdecimal() else text.split()[1])
+        if 1 <= found <= _MOST_THREADS and text in (str(found), _threads_text(found)):
+            return found
+    except (OSError, ValueError, IndexError):
         pass
     raise BadData(
         f"{file} must hold the number of threads that the run began with, and is damaged. Delete {file.parent} to "
         "make the run again, or write the number into it."
     )
+
+
+def _threads_text(threads: int) -> str:
+    return f"threads {threads} {hashlib.sha256(str(threads).encode()).hexdigest()[:8]}\n"
 
 
 @contextmanager

@@ -24,15 +24,28 @@ def line_of(step: Mapping[str, Any]) -> str:
     return f'{text[:-1]}, "check": "{_check(text.encode())}"}}\n'
 
 
-def read_steps(path: Path) -> list[dict[str, Any]]:
+def read_steps(path: Path, counts: Mapping[str, Mapping[str, int]] | None = None) -> list[dict[str, Any]]:
     """Every step of a log, without its check.
 
     Lines of logs that older versions wrote have no check: only their types are compared.
 
+    Args:
+        path: The log.
+        counts: The entry `counts` of the run's record, which the steps must add up to.
+
     Raises:
-        BadData: if a line is damaged or missing; names the line.
+        BadData: if a line is damaged or missing.
     """
-    return [step for step, _ in numbered_steps(path)]
+    steps = [step for step, _ in numbered_steps(path)]
+    seen: dict[str, int] = {}
+    for step in steps:
+        seen[step["domain"]] = seen.get(step["domain"], 0) + step["images"]
+    if counts is not None and seen != {domain: count["images"] for domain, count in counts.items()}:
+        raise BadData(
+            f"{path} does not have the steps that its record counts: it is truncated or of another run. Restore it "
+            f"from a copy, or delete {path.parent} to make the run again."
+        )
+    return steps
 
 
 def numbered_steps(path: Path) -> Iterator[tuple[dict[str, Any], int]]:

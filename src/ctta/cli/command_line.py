@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Sequence
 from contextvars import ContextVar
 
+from ctta.files import printable
+
 _running: ContextVar[str] = ContextVar("command_line", default="")
 
 
@@ -16,7 +18,7 @@ def command_line() -> str:
 
 def plain(arguments: Sequence[str]) -> str:
     """Arguments as one would type them in a shell."""
-    return shlex.join(["ctta", *arguments])
+    return printable(shlex.join(["ctta", *arguments]))
 
 
 def remember(arguments: Sequence[str]) -> None:

@@ -76,7 +76,7 @@ class Outcome:
 
     def steps(self, record: dict[str, Any]) -> list[dict[str, Any]]:
         """The log of a run's steps."""
-        return read_steps(self.place(record) / record["steps"])
+        return read_steps(self.place(record) / record["steps"], record.get("counts"))
 
 
 @dataclass(frozen=True)

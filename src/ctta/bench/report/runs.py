@@ -77,7 +77,7 @@ def read_groups(folders: Sequence[Path]) -> list[Group]:
         for record in records:
             if record["address"] not in runs:
                 path = logs.get(record["address"])
-                runs[record["address"]] = Run(record, None if path is None else _read_log(path))
+                runs[record["address"]] = Run(record, None if path is None else _read_log(path, record))
     alike: list[list[Run]] = []
     for run in sorted(runs.values(), key=_place):
         home = next((g for g in alike if not differences([g[0].record, run.record])), None)
@@ -112,10 +112,10 @@ def _lines(runs: Sequence[Run]) -> list[Line]:
     return [Line(row, mine) for row, mine in zip(table, found.values(), strict=True)]
 
 
-def _read_log(path: Path) -> Log:
+def _read_log(path: Path, record: dict[str, Any]) -> Log:
     right, wrong = [0] * ENTROPY_BINS, [0] * ENTROPY_BINS
     steps = []
-    for step in read_steps(path):
+    for step in read_steps(path, record["counts"]):
         for sums, counts in ((right, step.pop("entropy_right", ())), (wrong, step.pop("entropy_wrong", ()))):
             for place, count in enumerate(counts[:ENTROPY_BINS]):
                 sums[place] += count
