@@ -103,7 +103,7 @@ def _run(
     forget_peak()
     adapter, steps = _resume(place, model, len(stream)) or (build(), [])
     done = len(steps)
-    _cut(place / STEPS, done)
+    _rewrite(place / STEPS, steps)
     listener = progress(adapter, len(stream) - done) if progress is not None else None
     with (place / STEPS).open("a", encoding="utf-8") as file:
         saved = time.monotonic()
@@ -270,11 +270,11 @@ def _first_steps(path: Path, count: int) -> list[dict[str, Any]]:
     return steps
 
 
-def _cut(path: Path, count: int) -> None:
-    """Cut off what was written after so many steps, to be made again."""
-    if path.exists():
-        sizes = [size for _, size in islice(numbered_steps(path), count)]
-        os.truncate(path, sizes[-1] if sizes else 0)
+def _rewrite(path: Path, steps: Sequence[dict[str, Any]]) -> None:
+    """Leave only these steps in a log: later ones are made again, and lines of older versions get their check."""
+    content = "".join(map(line_of, steps)).encode()
+    if path.exists() and path.read_bytes() != content:
+        write_atomically(path, content)
 
 
 def record_of(

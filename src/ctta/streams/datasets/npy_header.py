@@ -13,7 +13,7 @@ import numpy as np
 _MAGIC = b"\x93NUMPY"
 _LONGEST = 10_000  # numpy's own limit for headers of files it does not trust
 _PLAIN = re.compile(r"([<>|=]?)([biuf])([1248])")
-_MOST_DIMENSIONS = 8
+_MOST_DIMENSIONS, _LONGEST_SIDE = 8, 1 << 48
 
 
 class BadHeader(ValueError):
@@ -73,7 +73,7 @@ def _parsed(text: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     if (
         not isinstance(shape, tuple)
         or len(shape) > _MOST_DIMENSIONS
-        or not all(type(side) is int and side >= 0 for side in shape)
+        or not all(type(side) is int and 0 <= side < _LONGEST_SIDE for side in shape)
         or not isinstance(fortran, bool)
     ):
         raise BadHeader(f"its header claims the shape {str(shape)[:80]}")
