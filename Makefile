@@ -4,7 +4,7 @@ INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 ISA_TESTS := tests/test_layout.py tests/test_conformance.py tests/nets/test_train_cifar.py \
   tests/contract/test_contract.py -k "not method_keeps or dmse or tent or rmt"
 
-.PHONY: demo test test-isa test-models test-ray pythons lowest bench lint check clean
+.PHONY: demo test test-isa test-models test-ray pythons lowest hostile bench lint check clean
 
 demo: .venv/.installed
 	$(BIN)/ctta demo
@@ -32,6 +32,10 @@ pythons: .venv/.installed
 # The fast tests with the lowest versions that pyproject.toml allows.
 lowest: .venv-lowest/.installed
 	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto -m "not models and not ray and not slow"
+
+# Thousands of damaged files and killed runs: the long forms of tests/hostile; parts by `python -m hostile NAME`.
+hostile: .venv/.installed
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m hostile
 
 # Ratios, side by side, one thread; parts of it by `python -m benchmarks --help`.
 bench: .venv/.installed

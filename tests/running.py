@@ -17,7 +17,7 @@ def wait_for(what: Callable[[], Any]) -> Any:
 
 
 def numbers(record: dict[str, Any], folder: Path) -> Any:
-    """All that must be equal between two runs: errors, and every step but its duration."""
+    """All that must be equal between two runs: errors, and every step but its duration, and the check of its line."""
     lines = (folder / record["address"] / "steps.jsonl").read_text().splitlines()
-    steps = [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+    steps = [{k: v for k, v in json.loads(line).items() if k not in ("seconds", "check")} for line in lines]
     return record["errors"], record["mean"], record["counts"], steps

@@ -33,6 +33,19 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     _sync_directory(target.parent)
 
 
+def is_file(path: Path) -> bool:
+    """Whether a path is a file; False also for names that the system refuses (too long, unreadable, a NUL)."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def printable(path: str | os.PathLike[str]) -> str:
+    """A path or a part of one as text that every file and terminal takes: bytes that are not UTF-8 become ``\\xNN``."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def size(count: float) -> str:
     """A number of bytes as people say it."""
     for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):

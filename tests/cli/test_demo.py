@@ -55,7 +55,7 @@ def test_a_record_of_the_demo_is_the_one_that_run_writes(tmp_path):
 
     def steps(folder):
         lines = (folder / demo["address"] / "steps.jsonl").read_text().splitlines()
-        return [json.loads(line) | {"seconds": None} for line in lines]
+        return [json.loads(line) | {"seconds": None, "check": None} for line in lines]
 
     assert steps(tmp_path / "demo" / "runs") == steps(tmp_path / "run")
 

@@ -120,7 +120,7 @@ def test_other_images_are_refused(sets, tmp_path):
     ("spoil", "error", "said"),
     [
         (lambda p: (p / "test_batch.png").unlink(), MissingData, r"test_batch\.png is not in .*ctta fetch cifar10"),
-        (lambda p: (p / "test_batch.png").write_bytes(b"\x89PNG"), BadData, "not a whole PNG"),
+        (lambda p: (p / "test_batch.png").write_bytes(b"\x89PNG"), BadData, "cannot be decoded"),
         (lambda p: Image.new("RGB", (512, 3)).save(p / "test_batch.png"), BadData, "1024 pixels wide"),
         (lambda p: (p / "test_lables.json").write_text("[1, 2"), BadData, "is not JSON"),
         (lambda p: (p / "test_lables.json").write_text("[1, 2]"), BadData, "list of 3 classes"),

@@ -13,6 +13,7 @@ from typing import Any
 
 from ctta.bench.defaults import recipe_named
 from ctta.bench.escapes import latex_text, markdown_text, one_line
+from ctta.bench.record import other_version
 from ctta.bench.spec import COMPARABLE
 from ctta.bench.unlike import comparable, distinctions, unsaid
 from ctta.errors import UnlikeRuns
@@ -107,6 +108,18 @@ def unlike_seeds(found: Sequence[Row]) -> list[str]:
     return [
         f"{', '.join(map(str, seeds))} in {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
         for seeds, names in sets.items()
+    ]
+
+
+def other_versions(records: Sequence[dict[str, Any]]) -> list[str]:
+    """The other major versions of ctta or torch that made records, each with a row that it made."""
+    found: dict[str, list[str]] = {}
+    for record in records:
+        if (made := other_version(record)) is not None:
+            found.setdefault(made, []).append(label(record))
+    return [
+        f"{made} in {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        for made, names in found.items()
     ]
 
 

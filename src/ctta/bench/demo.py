@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -19,7 +18,7 @@ from ctta.bench.prequential import Progress, evaluate
 from ctta.bench.record import write_record
 from ctta.bench.run import record_of
 from ctta.bench.spec import RunSpec
-from ctta.bench.steps import STEPS
+from ctta.bench.steps import STEPS, line_of
 from ctta.device import choose_device
 from ctta.errors import ParameterError
 from ctta.files import write_atomically
@@ -98,7 +97,7 @@ def run_demo(
             raise CancelledError
         # Memory is measured of a process, and this one holds all the methods.
         record = record_of(spec, adapter, report.steps, command) | {"peak_memory": None}
-        lines = "".join(json.dumps(step) + "\n" for step in report.steps)
+        lines = "".join(map(line_of, report.steps))
         write_atomically(folder / spec.address / STEPS, lines.encode())
         write_record(folder / spec.address, record)
         return record

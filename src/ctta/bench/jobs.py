@@ -12,9 +12,10 @@ from torch import Tensor
 
 from ctta.adapter import Adapter
 from ctta.arguments import check_arguments
+from ctta.bench.content import digest_of
 from ctta.bench.defaults import default_arguments, recipe
 from ctta.bench.run import Listen, run
-from ctta.bench.sources import CLASSES, digest_of, open_domains, read_images, severities_of
+from ctta.bench.sources import CLASSES, open_domains, read_images, severities_of
 from ctta.bench.spec import RunSpec
 from ctta.bench.tensorboard import Events, require_tensorboard
 from ctta.classifier import Classifier
@@ -181,7 +182,7 @@ def _clean_images(job: Job, domain: Domain, facts: dict[str, Any]) -> tuple[Imag
     """The images before their corruption, and the facts of the data with theirs."""
     if job.clean is not None:
         images = read_images(job.clean, CLASSES.get(job.stream))
-        return images, facts | {"clean": digest_of(images)}
+        return images, facts | {"clean": digest_of(images, job.clean)}
     before = getattr(domain.images, "images", None)
     if not isinstance(before, Images):
         raise MissingData(f"The {job.protocol} protocol needs the clean images: give --clean an npz with x and y.")
@@ -241,7 +242,7 @@ def _source_digest(job: Job, cls: type[Adapter]) -> str:
         raise ParameterError(f"{cls.__name__} takes no source data. Leave out --source-data.")
     if not job.source_data.is_file():
         raise MissingData(f"There is no file {job.source_data.absolute()} for --source-data.")
-    return digest_of(read_images(job.source_data))
+    return digest_of(read_images(job.source_data), job.source_data)
 
 
 def _given(job: Job, cls: type[Adapter], model: Classifier) -> dict[str, Any]:

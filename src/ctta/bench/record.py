@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 from contextlib import suppress
@@ -11,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ctta.bench.spec import address_of
+from ctta.bench.record_checks import DIGEST, adds_up, digest_of, read_json, wrong_entry
 from ctta.errors import BadData
 from ctta.files import write_atomically
 from ctta.version import __version__
@@ -41,7 +40,8 @@ SCHEMA = {
     "command": "the command line that made the run",
     "complete": "true once the stream has ended",
 }
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, 2)  # 1 has no digest
 NAME = "record.json"
 
 
@@ -77,34 +77,52 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
     unknown = set(record) ^ set(SCHEMA)
     if unknown:
         raise ValueError(f"a record has the keys of SCHEMA; these are missing or unknown: {sorted(unknown)}")
-    write_atomically(folder / NAME, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+    content = json.loads(json.dumps(record))
+    if content["format"] == FORMAT:
+        content[DIGEST] = digest_of(content)
+    # Lone surrogates, from names that are not UTF-8, become the escapes that JSON has for them.
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(folder / NAME, text.encode("utf-8", "backslashreplace"))
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """A record from its file or folder."""
+    """A record from its file or folder.
+
+    Raises:
+        BadData: if it is no record, has another format, or was changed since it was written.
+    """
     file = path / NAME if path.is_dir() else path
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadData(f"{file} is not a run record: {error}.") from error
-    if not isinstance(record, dict) or record.get("format") != FORMAT or set(record) != set(SCHEMA):
-        raise BadData(f"{file} is not a run record of format {FORMAT}.")
-    if not _adds_up(record):
-        raise BadData(f"{file} was changed or damaged: its numbers do not add up, or its address is not its content's.")
+    record = read_json(file)
+    if not isinstance(record, dict) or "format" not in record:
+        raise BadData(f"{file} is not a run record. Restore it from a copy, or delete it.")
+    made = record["format"]
+    if type(made) is not int or made not in READABLE:
+        raise BadData(
+            f"{file} is a run record of format {str(made)[:20]}; ctta {__version__} reads formats 1 to {FORMAT}. "
+            "Use the version of ctta that wrote it, or delete it."
+        )
+    digest = record.pop(DIGEST, None) if made == FORMAT else None
+    if set(record) != set(SCHEMA):
+        raise BadData(f"{file} is not a run record of format {made}: it lacks entries, or has unknown ones.")
+    wrong = wrong_entry(record)
+    if wrong is not None or (made == FORMAT and digest != digest_of(record)) or not adds_up(record):
+        raise BadData(
+            f"{file} was changed or damaged: {f'its {wrong!r} cannot be right' if wrong else 'it does not add up'}. "
+            f"Restore it from a copy, or delete {file.parent} to make the run again."
+        )
     return record
 
 
-def _adds_up(record: dict[str, Any]) -> bool:
-    """Whether the address is that of the specification, and the errors are those of the counts."""
-    try:
-        errors = {domain: 100 * count["wrong"] / count["images"] for domain, count in record["counts"].items()}
-        return bool(
-            address_of(record["spec"]) == record["address"]
-            and record["errors"] == errors
-            and math.isclose(record["mean"], sum(errors.values()) / len(errors))
-        )
-    except (TypeError, KeyError, AttributeError, ZeroDivisionError):
-        return False
+def other_version(record: dict[str, Any]) -> str | None:
+    """The versions that made a record, if their first number is not that of the ones installed here."""
+    here = {"ctta": __version__, "torch": version("torch")}
+    made = {name: str(record["environment"].get(name, "unknown")) for name in here}
+    other = [name for name in here if _major(made[name]) != _major(here[name])]
+    return ", ".join(f"{name} {made[name]} (here {here[name]})" for name in other) or None
+
+
+def _major(text: str) -> str:
+    return text.partition(".")[0]
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
+import re
 import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,14 +23,17 @@ from ctta.bench.memory import forget_peak, peak_memory
 from ctta.bench.prequential import Progress, scored
 from ctta.bench.record import FORMAT, NAME, environment, read_record, write_record
 from ctta.bench.spec import RunSpec
-from ctta.bench.steps import STEPS
+from ctta.bench.steps import STEPS, line_of, numbered_steps
 from ctta.classifier import Classifier
-from ctta.errors import BadData, ConcurrentUse
+from ctta.errors import BadData, ConcurrentUse, CttaError
 from ctta.files import write_atomically
 from ctta.streams.protocols import CONCENTRATION
 from ctta.streams.stream import Stream
 
 ADAPTED = "adapted.ctta"
+_KEPT = 2  # checkpoints
+_NUMBERED = re.compile(r"step-[0-9]{8,12}\.ctta")
+_MOST_THREADS = 4096
 
 #: Gives the listener for an adapter that has so many steps to go.
 Listen = Callable[[Adapter, int], Progress]
@@ -73,8 +77,15 @@ def run(
 
 def _finished(place: Path) -> dict[str, Any] | None:
     """The record of a run that has come to its end."""
-    record = read_record(place) if (place / NAME).exists() else None
-    return record if record is not None and record["complete"] else None
+    if not (place / NAME).exists():
+        return None
+    try:
+        record = read_record(place)
+    except BadData:
+        if not _checkpoints(place):
+            raise
+        return None  # a run with checkpoints goes on, and writes its record anew
+    return record if record["complete"] else None
 
 
 def _run(
@@ -89,15 +100,16 @@ def _run(
     progress: Listen | None,
 ) -> dict[str, Any]:
     forget_peak()
-    adapter, done = _resume(place, model) or (build(), 0)
-    steps = _first_lines(place / STEPS, done)
+    adapter, steps = _resume(place, model, len(stream)) or (build(), [])
+    done = len(steps)
+    _rewrite(place / STEPS, steps)
     listener = progress(adapter, len(stream) - done) if progress is not None else None
     with (place / STEPS).open("a", encoding="utf-8") as file:
         saved = time.monotonic()
         with asked_to_stop() as stop:
             for batch, log in scored(adapter, stream.starting_at(done), learn=spec.learn, rest_on=spec.rest_on):
                 steps.append(log)
-                file.write(json.dumps(log) + "\n")
+                file.write(line_of(log))
                 if listener is not None:
                     listener(batch, log)
                 if stop or time.monotonic() - saved >= save_every:
@@ -148,14 +160,34 @@ def _alone(place: Path) -> Iterator[None]:
 def _same_threads(place: Path) -> Iterator[None]:
     """Compute with as many threads as before an interruption: another number may change the last bits of sums."""
     file, now = place / "threads", torch.get_num_threads()
-    then = int(file.read_text()) if _checkpoints(place) and file.exists() else now
-    write_atomically(file, str(then).encode())
+    then = _read_threads(file) if _checkpoints(place) and file.exists() else now
+    write_atomically(file, _threads_text(then).encode())
     torch.set_num_threads(then)
     try:
         yield
         file.unlink(missing_ok=True)
     finally:
         torch.set_num_threads(now)
+
+
+def _read_threads(file: Path) -> int:
+    try:
+        with file.open("rb") as content:
+            text = content.read(100).decode("ascii")
+        # Older versions wrote the number alone.
+        found = int(text if text.isdecimal() else text.split()[1])
+        if 1 <= found <= _MOST_THREADS and text in (str(found), _threads_text(found)):
+            return found
+    except (OSError, ValueError, IndexError):
+        pass
+    raise BadData(
+        f"{file} must hold the number of threads that the run began with, and is damaged. Delete {file.parent} to "
+        "make the run again, or write the number into it."
+    )
+
+
+def _threads_text(threads: int) -> str:
+    return f"threads {threads} {hashlib.sha256(str(threads).encode()).hexdigest()[:8]}\n"
 
 
 @contextmanager
@@ -184,23 +216,40 @@ def asked_to_stop() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _resume(place: Path, model: Classifier) -> tuple[Adapter, int] | None:
-    """The adapter of the newest checkpoint and the number of steps behind it."""
+def _resume(place: Path, model: Classifier, length: int) -> tuple[Adapter, list[dict[str, Any]]] | None:
+    """The adapter of the newest sound checkpoint and the logs of the steps behind it; None if there is none yet."""
+    first: CttaError | None = None
     for path in reversed(_checkpoints(place)):
-        return Adapter.load(path, model), int(path.stem.removeprefix("step-"))
+        try:
+            done = _steps_behind(path)
+            if done > length:
+                raise BadData(f"{path} is at step {done} of a stream of {length}.")
+            steps = _first_steps(place / STEPS, done)
+            return Adapter.load(path, model), steps
+        except CttaError as error:
+            first = first or error
+    if first is not None:
+        raise BadData(
+            f"This run cannot go on, because its checkpoints or its log are damaged: {first} "
+            f"Delete {place} to make the run again."
+        ) from first
     return None
 
 
 def _checkpoints(place: Path) -> list[Path]:
-    return sorted(place.glob("step-*.ctta"))
+    return sorted((p for p in place.glob("step-*.ctta") if _NUMBERED.fullmatch(p.name)), key=_steps_behind)
+
+
+def _steps_behind(checkpoint: Path) -> int:
+    return int(checkpoint.stem.removeprefix("step-"))
 
 
 def _checkpoint(place: Path, adapter: Adapter, done: int, file: TextIO) -> None:
     # The steps first: a checkpoint must never be ahead of the log it belongs to.
     _sync(file)
-    older = _checkpoints(place)
     adapter.save(place / f"step-{done:08d}.ctta")
-    for path in older:
+    # The one before stays, in case this one is damaged.
+    for path in _checkpoints(place)[:-_KEPT]:
         path.unlink()
 
 
@@ -209,27 +258,22 @@ def _sync(file: TextIO) -> None:
     os.fsync(file.fileno())
 
 
-def _first_lines(path: Path, count: int) -> list[dict[str, Any]]:
-    """The first lines of the log; what was written after the checkpoint is cut off, to be made again."""
-    kept = []
-    size = 0
-    for line in _lines(path) if count else ():
-        kept.append(json.loads(line))
-        size += len(line)
-        if len(kept) == count:
-            break
-    if len(kept) < count:
-        raise BadData(
-            f"{path} holds {len(kept)} steps, fewer than the {count} of its checkpoint. Delete {path.parent}."
-        )
-    if path.exists():
-        os.truncate(path, size)
-    return kept
+def _first_steps(path: Path, count: int) -> list[dict[str, Any]]:
+    """The first steps of a log."""
+    steps = [step for step, _ in islice(numbered_steps(path), count)]
+    if len(steps) < count:
+        raise BadData(f"{path} holds {len(steps)} steps, fewer than the {count} of its checkpoint.")
+    for number, step in enumerate(steps):
+        if step["index"] != number or not {"wrong", "seconds"} <= set(step):
+            raise BadData(f"Line {number + 1} of {path} is not step {number} of a run.")
+    return steps
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        yield from file
+def _rewrite(path: Path, steps: Sequence[dict[str, Any]]) -> None:
+    """Leave only these steps in a log: later ones are made again, and lines of older versions get their check."""
+    content = "".join(map(line_of, steps)).encode()
+    if path.exists() and path.read_bytes() != content:
+        write_atomically(path, content)
 
 
 def record_of(

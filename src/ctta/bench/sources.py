@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ctta.bench.content import digest_of, digest_of_domains
 from ctta.digests import sha256_of
 from ctta.errors import MissingData, ParameterError, UnknownStream
 from ctta.streams.arrays import Images
 from ctta.streams.corruptions import CORRUPTIONS, frost_source
 from ctta.streams.corruptions.constants import Scale
 from ctta.streams.datasets import cifar10_c, cifar100_c, domainnet126, image_folder, imagenet_c
-from ctta.streams.datasets.checks import images_of, labels_of
+from ctta.streams.datasets.checks import images_of, labels_of, refuse_out_of_range
 from ctta.streams.datasets.files import read_npz
-from ctta.streams.datasets.manifest import NAME as MANIFEST
-from ctta.streams.datasets.pictures import Pictures
 from ctta.streams.digits import digits
 from ctta.streams.domain import Domain
 from ctta.streams.generated import corrupted
@@ -59,21 +57,29 @@ def open_domains(
         raise MissingData(f"{name} needs --data: its folder, or an npz with clean images x and classes y.")
     if name in PUBLISHED and data.is_file():
         clean = read_images(data, CLASSES[name])
-        return _generated(name, clean, digest_of(clean), corruptions, severities, seed, None, keep)
+        return _generated(name, clean, digest_of(clean, data), corruptions, severities, seed, None, keep)
     if image_list is not None:
         found = imagenet_c(data, corruptions, severities, images=image_list)
     elif name in PUBLISHED:
         found = PUBLISHED[name](data, corruptions, severities)
     else:
         found = domainnet126(data) if name == "domainnet-126" else image_folder(data)
-    facts = {"name": name, "origin": found[0].origin, "digest": _digest_of_domains(data, found)}
+    # Records without "hashed" have a digest of names and sizes, or of a sample of the images.
+    facts = {
+        "name": name,
+        "origin": found[0].origin,
+        "digest": digest_of_domains(found),
+        "hashed": "every image",
+    }
     return found, facts if image_list is None else facts | {"image_list": sha256_of(image_list)}
 
 
 def read_images(path: Path, classes: int | None = None) -> Images:
     """Labelled images of an npz."""
     x, y = read_npz(path, hint="Save your images with np.savez(path, x=images, y=labels).")
-    return Images(images_of(x, path), labels_of(y, path, count=len(x), classes=classes))
+    images = images_of(x, path)
+    refuse_out_of_range(images, path)
+    return Images(images, labels_of(y, path, count=len(x), classes=classes))
 
 
 def severities_of(protocol: str, severity: int) -> tuple[int, ...]:
@@ -96,30 +102,3 @@ def _generated(
     domains = corrupted(clean, corruptions, severities, seed=seed, scale=scale, keep=keep)
     facts = {"name": name, "origin": "generated", "digest": digest, "constants": scale or "by image size"}
     return domains, facts | {"frost": frost_source(), "corruption_seed": seed}
-
-
-def digest_of(images: Images) -> str:
-    """What tells labelled images from others, whatever file they are in."""
-    sha = hashlib.sha256(images.x.contiguous().numpy().data)
-    sha.update(images.y.numpy().data)
-    return sha.hexdigest()
-
-
-def _digest_of_domains(folder: Path, domains: Sequence[Domain]) -> str:
-    """What the domains read: the manifest where we made them, else names and sizes of files, or a sample of arrays.
-
-    Hashing hundreds of gigabytes would cost more than the run.
-    """
-    if (folder / MANIFEST).is_file():
-        return sha256_of(folder / MANIFEST)
-    sha = hashlib.sha256()
-    for domain in domains:
-        sha.update(f"{domain.name} {domain.severity} {len(domain)}\n".encode())
-        sha.update(domain.images.y.numpy().tobytes())
-        if isinstance(domain.images, Pictures):
-            files = (f"{path.relative_to(folder)} {path.stat().st_size}" for path in domain.images.paths)
-            sha.update("\n".join(files).encode())
-        else:
-            sample = domain.images.take(slice(None, None, max(1, len(domain) // 64)))
-            sha.update(sample.x.contiguous().numpy().tobytes())
-    return sha.hexdigest()

@@ -65,6 +65,7 @@ class Events:
         """Write what is known at the end: the error of every domain, their mean, and the facts of the record."""
         if self._writer is None:
             self._begin(source_free=record["source_free"])
+        read_steps(self._place, record["counts"])
         for domain, error in record["errors"].items():
             self._writer.add_scalar(f"domain/{domain}", error, self._last[domain])
         self._writer.add_scalar("mean", record["mean"], max(self._last.values()))

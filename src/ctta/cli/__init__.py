@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -76,4 +78,7 @@ def options(
 def main() -> None:
     """Run the command line."""
     keep_freed_memory()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of files may hold what the terminal's encoding cannot; stderr escapes them already.
+        sys.stdout.reconfigure(errors="backslashreplace")
     app(prog_name="ctta")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
+from ctta.files import printable
 from ctta.registry import bare_target
 
 _running: ContextVar[str] = ContextVar("command_line", default="")
@@ -19,7 +20,7 @@ def command_line() -> str:
 
 def plain(arguments: Sequence[str]) -> str:
     """Arguments as one would type them in a shell."""
-    return shlex.join(["ctta", *arguments])
+    return printable(shlex.join(["ctta", *arguments]))
 
 
 def remember(arguments: Sequence[str]) -> None:

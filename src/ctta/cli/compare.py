@@ -38,7 +38,7 @@ def echo_comparison(
     records: Sequence[dict[str, Any]], *, form: str = "text", force: bool = False, as_json: bool = False
 ) -> None:
     """Print records as one table; what makes its rows unlike is told on stderr."""
-    from ctta.bench.compare import differences, rows, text_table, unlike_seeds  # noqa: PLC0415
+    from ctta.bench.compare import differences, other_versions, rows, text_table, unlike_seeds  # noqa: PLC0415
 
     found = rows(records, force=force)
     unlike = differences(records)
@@ -49,4 +49,6 @@ def echo_comparison(
         typer.echo(f"NOT COMPARABLE: {fact} differs: {'; '.join(values)}", err=True)
     if seeds := unlike_seeds(found):
         typer.echo(f"OTHER SEEDS: the rows are not means over the same seeds: {'; '.join(seeds)}", err=True)
+    if versions := other_versions(records):
+        typer.echo(f"OTHER VERSION: another major version made some of these runs: {'; '.join(versions)}", err=True)
     typer.echo(text_table(found, form, mark=not unlike), nl=False)

@@ -74,7 +74,7 @@ def draw_entropies(outcomes: Sequence[Outcome]) -> Figure:
     """
     histograms = []
     for outcome in outcomes:
-        logs = [read_log(outcome.folder_of(record)) for record in outcome.records]
+        logs = [read_log(outcome.folder_of(record), record.get("counts")) for record in outcome.records]
         correct = [sum(column) for column in zip(*(log.entropy_correct for log in logs), strict=True)]
         wrong = [sum(column) for column in zip(*(log.entropy_wrong for log in logs), strict=True)]
         histograms.append(entropy.Histogram(outcome.cell.label, correct, wrong))

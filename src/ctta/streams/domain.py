@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol
 
 from torch import Tensor
@@ -34,6 +35,7 @@ class Domain:
     severity: int  # 0 where a domain has none
     images: Labelled
     origin: Origin = "unverified"
+    files: tuple[Path, ...] = ()  # that hold the images and their labels, where they come from files
 
     def __len__(self) -> int:
         return len(self.images)

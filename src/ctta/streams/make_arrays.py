@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ctta.digests import sha256_of
-from ctta.errors import BadData, ParameterError
+from ctta.errors import ParameterError
 from ctta.files import write_atomically
 from ctta.streams.corruptions import corrupt
-from ctta.streams.datasets.checks import images_of, labels_of
+from ctta.streams.datasets.checks import images_of, labels_of, refuse_out_of_range
 from ctta.streams.datasets.files import npy_bytes, read_npy, read_npz
 from ctta.streams.make_c import Recipe
 
@@ -31,8 +31,7 @@ class ArraySource:
         x, y = _read(path, labels)
         self.x = images_of(x, path)
         self.y = labels_of(y, labels or path, count=len(x), classes=None)
-        if self.x.is_floating_point() and not bool(((self.x >= 0) & (self.x <= 1)).all()):
-            raise BadData(f"The images of {path} are floats outside [0, 1]: corrupt images before normalising them.")
+        refuse_out_of_range(self.x, path)
         self.images, self.side = len(self.x), min(self.x.shape[2:])
 
     def describe(self) -> dict[str, Any]:

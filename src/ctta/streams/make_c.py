@@ -125,6 +125,10 @@ def _continued(out: Path, asked: dict[str, Any]) -> dict[str, Any]:
         raise ParameterError(
             f"{out} was made with another {', '.join(changed)} ({NAME} says so): choose another folder, or delete it."
         )
+    kinds = {"corruptions": list, "constants": dict, "parts": dict}
+    wrong = [key for key, kind in kinds.items() if not isinstance(found.get(key), kind)]
+    if wrong:
+        raise BadData(f"{out / NAME} is damaged: it has no {wrong[0]}. Delete {out}, or choose another folder.")
     return {
         **asked,
         "corruptions": list(dict.fromkeys(found["corruptions"] + asked["corruptions"])),

@@ -50,7 +50,7 @@ def _photographs() -> tuple[Path, ...]:
 
 
 def _load(file: Path) -> Tensor:
-    with Image.open(file) as image:
+    with Image.open(file, formats=("JPEG", "PNG")) as image:
         return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)
 
 

@@ -12,13 +12,21 @@ from torch import Tensor
 
 from ctta.errors import BadData
 
+_MOST_CLASSES = 1 << 31  # above it a label is a mistake, and may not fit into int64
+_CHUNK = 1 << 24  # numbers looked at together
+
 
 def images_of(x: NDArray[Any], path: Path) -> Tensor:
-    """Images (N, C, H, W), uint8 or floats, of an array (N, H, W, C) or (N, C, H, W); nothing is copied."""
+    """Images (N, C, H, W), uint8 or floats, of an array (N, H, W, C) or (N, C, H, W).
+
+    Nothing is copied unless the bytes of the numbers are in the order of another machine.
+    """
     if x.dtype != np.uint8 and x.dtype.kind != "f":
         raise BadData(f"The images of {path} must be uint8 or floats in [0, 1]; got {x.dtype}.")
     if x.ndim != 4 or 0 in x.shape:
         raise BadData(f"The images of {path} must be an array (N, H, W, 3) or (N, 3, H, W); got {x.shape}.")
+    if not x.dtype.isnative:
+        x = x.astype(x.dtype.newbyteorder("="))
     if x.shape[3] in (1, 3):
         return torch.from_numpy(x).permute(0, 3, 1, 2)
     if x.shape[1] in (1, 3):
@@ -31,11 +39,23 @@ def labels_of(y: NDArray[Any], path: Path, *, count: int, classes: int | None) -
     if y.dtype.kind not in "iu" or y.shape != (count,) or count == 0:
         raise BadData(f"The labels of {path} must be {count} integers; got {y.dtype} {y.shape}.")
     low, high = int(y.min()), int(y.max())
-    if low < 0 or (classes is not None and high >= classes):
+    if low < 0 or high >= (_MOST_CLASSES if classes is None else classes):
         wrong = low if low < 0 else high
         limit = "" if classes is None else f"..{classes - 1}"
         raise BadData(f"The labels of {path} must be classes in 0{limit}; got {wrong}.")
     return torch.from_numpy(y.astype(np.int64))
+
+
+def refuse_out_of_range(images: Tensor, path: Path) -> None:
+    """Refuse floats that are NaN or outside [0, 1], looking at a part of the images at a time."""
+    if not images.is_floating_point():
+        return
+    for part in images.split(max(1, _CHUNK // images[0].numel())):  # type: ignore[no-untyped-call]
+        if not bool(((part >= 0) & (part <= 1)).all()):
+            raise BadData(
+                f"The images of {path} are floats outside [0, 1]. Divide grey levels by 255, and do not normalise "
+                "the images: Classifier does it."
+            )
 
 
 def same_shape(x: NDArray[Any], shape: tuple[int, ...], path: Path) -> None:

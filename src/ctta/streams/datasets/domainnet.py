@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ctta.errors import BadData, MissingData
+from ctta.files import is_file
 from ctta.sequences import names_of
+from ctta.streams.datasets.lists import read_lines
 from ctta.streams.datasets.pictures import Pictures, centre
 from ctta.streams.domain import Domain
 
@@ -27,28 +29,31 @@ def domainnet126(
     found = []
     for name in names_of(domains, "domains"):
         paths, y = _read_list(Path(root if lists is None else lists) / f"{name}_list.txt", root)
-        found.append(Domain(name, 0, Pictures(paths, y, centre(224, resize=256))))
+        pictures = Pictures(paths, y, centre(224, resize=256))
+        found.append(Domain(name, 0, pictures, files=tuple(paths)))
     return found
 
 
 def _read_list(path: Path, root: Path) -> tuple[list[Path], list[int]]:
-    if not path.is_file():
+    if not is_file(path):
         raise MissingData(f"{path.name} is not in {path.parent.absolute()}. {_HINT}")
     paths: list[Path] = []
     y: list[int] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         name, _, label = line.rstrip().rpartition(" ")
         if not line.strip():
             continue
-        if not name or not label.isdecimal() or Path(name).is_absolute() or ".." in Path(name).parts:
+        inside = not Path(name).is_absolute() and ".." not in Path(name).parts
+        if not name or not (label.isascii() and label.isdecimal()) or not inside:
             raise BadData(f"{path}, line {number}: a line must be 'path label'; got {line[:60]!r}.")
-        if int(label) >= CLASSES:
-            raise BadData(f"{path}, line {number}: a label must be a class in 0..{CLASSES - 1}; got {label}.")
+        # Its length first: Python refuses to convert thousands of digits.
+        if len(label) > 9 or int(label) >= CLASSES:
+            raise BadData(f"{path}, line {number}: a label must be a class in 0..{CLASSES - 1}; got {label[:20]}.")
         paths.append(root / name)
         y.append(int(label))
     if not paths:
         raise BadData(f"{path} is empty.")
-    missing = [picture for picture in paths if not picture.is_file()]
+    missing = [picture for picture in paths if not is_file(picture)]
     if missing:
         raise MissingData(
             f"{len(missing)} of the {len(paths)} images of {path.name} are not there: {missing[0]}. {_HINT}"

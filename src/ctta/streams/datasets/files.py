@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import struct
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ctta.digests import remembered
 from ctta.errors import BadData, MissingData
-from ctta.files import foreign, size, write_atomically
+from ctta.files import foreign, is_file, size, write_atomically
+from ctta.streams.datasets.npy_header import read_header
+from ctta.streams.datasets.zipped import DAMAGE, crc_holds, map_member, members, read_member
 
 _MAP_FROM = 64 << 20
 
@@ -32,63 +34,64 @@ def npy_bytes(array: NDArray[Any]) -> bytes:
 
 
 def read_npz(path: Path, *, hint: str = "") -> tuple[NDArray[Any], NDArray[Any]]:
-    """The arrays `x` and `y` of an npz; `hint` says where to get a missing one."""
-    if not path.is_file():
-        raise MissingData(f"{path.name} is not in {path.parent.absolute()}. {hint}".rstrip())
-    _refuse_foreign(path)
+    """Read the arrays `x` and `y` of an npz; a large `x` that is not compressed is mapped into memory.
+
+    Args:
+        path: The file.
+        hint: Where to get the file; ends the message if it is missing.
+    """
+    _require(path, hint)
     try:
-        # np.load leaves a path it fails on open.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+        with zipfile.ZipFile(path) as archive:
+            found = members(archive)
             missing = [key for key in ("x", "y") if key not in found]
             if missing:
                 raise BadData(f"{path} has no array {missing[0]!r}. It holds: {', '.join(found) or 'nothing'}.")
-            mapped = _mapped(path, "x")
-            return found["x"] if mapped is None else mapped, found["y"]
-    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+            x = found["x"]
+            if x.compress_type != zipfile.ZIP_STORED or x.file_size < _MAP_FROM:
+                return read_member(archive, x), read_member(archive, found["y"])
+            mapped = map_member(path, archive, x)
+            if remembered("crc of x", [path], lambda: str(crc_holds(path, x))) != "True":
+                raise BadData(f"{path} is damaged: the CRC of its images does not match.")
+            return mapped, read_member(archive, found["y"])
+    except DAMAGE as error:
         raise BadData(f"{path} is damaged, truncated or not an npz: {_sentence(error)}.") from error
 
 
-def _mapped(path: Path, name: str) -> NDArray[Any] | None:
-    """An array of an npz mapped into memory, where it is large and stored as it is; small ones are read and checked."""
-    with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
-        member = archive.getinfo(f"{name}.npy")
-        if member.compress_type != zipfile.ZIP_STORED or member.file_size < _MAP_FROM:
-            return None
-        version = np.lib.format.read_magic(file)
-        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read_header(file)
-        header = file.tell()
-    with path.open("rb") as raw:
-        raw.seek(member.header_offset + 26)
-        name_length, extra_length = struct.unpack("<HH", raw.read(4))
-    offset = member.header_offset + 30 + name_length + extra_length + header
-    return np.memmap(path, dtype, "c", offset, shape, "F" if fortran else "C")
-
-
 def read_npy(path: Path, *, hint: str = "") -> NDArray[Any]:
-    """The array of an npy, mapped into memory: its pages are read when they are used."""
-    if not path.is_file():
-        raise MissingData(f"{path.name} is not in {path.parent.absolute()}. {hint}".rstrip())
-    _refuse_foreign(path)
+    """Map the array of an npy into memory: its pages are read when they are used.
+
+    Args:
+        path: The file.
+        hint: Where to get the file; ends the message if it is missing.
+    """
+    _require(path, hint)
     try:
-        # Copy on write, so that torch can share the pages without a warning; the file itself never changes.
-        found: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        with path.open("rb") as file:
+            header = read_header(file)
+        surplus = path.stat().st_size - header.length - header.nbytes
+        if surplus < 0:
+            raise ValueError(f"its array claims {size(header.nbytes)}, {size(-surplus)} more than the file has")
+        if surplus == 0:
+            # Copy on write, so that torch can share the pages without a warning; the file itself never changes.
+            order = "F" if header.fortran else "C"
+            return np.memmap(path, header.dtype, "c", header.length, header.shape, order)  # type: ignore[call-overload,no-any-return]
+    except DAMAGE as error:
         raise BadData(f"{path} is damaged, truncated or not an npy: {_sentence(error)}.") from error
-    if not isinstance(found, np.memmap):
-        raise BadData(f"{path} is an npz, not an npy.")
-    surplus = path.stat().st_size - found.offset - found.nbytes
-    if surplus:
-        raise BadData(f"{path} has {surplus} bytes behind its array: it is damaged.")
-    return found
+    raise BadData(f"{path} has {surplus} bytes behind its array: it is damaged.")
 
 
-def _refuse_foreign(path: Path) -> None:
-    with path.open("rb") as file:
-        start = file.read(512)
+def _require(path: Path, hint: str) -> None:
+    if not is_file(path):
+        raise MissingData(f"{path.name} is not in {path.parent.absolute()}. {hint}".rstrip())
+    try:
+        with path.open("rb") as file:
+            start = file.read(512)
+    except OSError as error:
+        raise BadData(f"{path} cannot be opened: {error.strerror}.") from error
     if what := foreign(start):
         raise BadData(f"{path} is {what} ({size(path.stat().st_size)}), not data: download it again.")
 
 
 def _sentence(error: BaseException) -> str:
-    return str(error).split("\n", maxsplit=1)[0].rstrip(".")
+    return (str(error) or type(error).__name__).split("\n", maxsplit=1)[0].rstrip(".")

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ctta.errors import BadData, MissingData
+from ctta.files import is_file
 from ctta.sequences import names_of, numbers_of
 from ctta.streams.corruptions import CORRUPTIONS
+from ctta.streams.datasets.lists import read_lines
 from ctta.streams.datasets.manifest import read_manifest
 from ctta.streams.datasets.pictures import Pictures, exactly, folders, listed
 from ctta.streams.domain import Domain, Origin
@@ -47,7 +49,8 @@ def imagenet_c(
             place = _place(root, name, severity)
             order = given if given is not None else _synsets(place)
             paths, y = _files(place, order) if wanted is None else _chosen(place, order, wanted, Path(str(images)))
-            domains.append(Domain(name, severity, Pictures(paths, y, exactly(side)), origin))
+            pictures = Pictures(paths, y, exactly(side))
+            domains.append(Domain(name, severity, pictures, origin, files=tuple(paths)))
     return domains
 
 
@@ -88,7 +91,7 @@ def _chosen(place: Path, order: Sequence[str], wanted: list[str], source: Path) 
     if unknown:
         raise BadData(f"{source} names {unknown[0]}, whose synset is not among the {len(order)} of {place}.")
     paths = [place / line for line in wanted]
-    missing = [path for path in paths if not path.is_file()]
+    missing = [path for path in paths if not is_file(path)]
     if missing:
         raise MissingData(
             f"{len(missing)} of the {len(paths)} images of {source} are not in {place}: {missing[0].name}, ..."
@@ -97,13 +100,19 @@ def _chosen(place: Path, order: Sequence[str], wanted: list[str], source: Path) 
 
 
 def _read_list(path: Path) -> list[str]:
-    if not path.is_file():
+    if not is_file(path):
         raise MissingData(
             f"{path.name} is not in {path.parent.absolute()}. RobustBench publishes its 5,000 images as "
             "robustbench/data/imagenet_test_image_ids.txt on GitHub."
         )
-    lines = [line.strip() for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    wrong = [line for line in lines if len(Path(line).parts) != 2 or ".." in line or line.startswith("<")]
+    lines = [line.strip() for line in read_lines(path) if line.strip()]
+    wrong = [line for line in lines if not _names_an_image(line)]
     if not lines or wrong:
         raise BadData(f"{path} must have lines synset/file; got {wrong[0][:60] if wrong else 'an empty file'!r}.")
     return lines
+
+
+def _names_an_image(line: str) -> bool:
+    # Exactly two parts, so that the part before the slash is the synset.
+    synset, slash, name = line.partition("/")
+    return bool(synset and slash and name) and "/" not in name and ".." not in line and not line.startswith("<")

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ctta.errors import BadData, MissingData
+from ctta.files import printable
 from ctta.sequences import names_of, paths_of
 from ctta.streams.arrays import Images
-from ctta.streams.datasets.checks import images_of, labels_of
+from ctta.streams.datasets.checks import images_of, labels_of, refuse_out_of_range
 from ctta.streams.datasets.files import read_npz
 from ctta.streams.datasets.pictures import Pictures, as_it_is, centre, folders, listed
 from ctta.streams.domain import Domain
@@ -36,20 +37,21 @@ def image_folder(
     # Of every domain, wanted or not: a class must have one number whichever domains are read.
     every = sorted({c.name for d in folders(root) for c in folders(d)})
     order = every if classes is None else list(names_of(classes, "classes"))
+    number = {name: index for index, name in enumerate(order)}
     prepare = as_it_is if side is None else centre(side)
     found = []
     for name in names:
         paths: list[Path] = []
         y: list[int] = []
         for place in folders(root / name):
-            if place.name not in order:
+            if place.name not in number:
                 raise BadData(f"{place} is not one of the {len(order)} classes.")
             pictures = listed(place)
             paths += pictures
-            y += [order.index(place.name)] * len(pictures)
+            y += [number[place.name]] * len(pictures)
         if not paths:
             raise MissingData(f"The domain {name} in {root.absolute()} has no images in folders {name}/class.")
-        found.append(Domain(name, 0, Pictures(paths, y, prepare)))
+        found.append(Domain(printable(name), 0, Pictures(paths, y, prepare), files=tuple(paths)))
     if not found:
         raise MissingData(f"{root.absolute()} is empty. It must hold one folder per domain: domain/class/*.png.")
     return found
@@ -61,7 +63,7 @@ def own_arrays(paths: str | Path | Sequence[str | Path], *, classes: int | None 
     for path in paths_of(paths, "paths"):
         x, y = read_npz(path, hint="Save your images with np.savez(path, x=images, y=labels).")
         images = images_of(x, path)
-        if images.is_floating_point() and not bool(((images >= 0) & (images <= 1)).all()):
-            raise BadData(f"The images of {path} are floats outside [0, 1]. Do not normalise them: Classifier does it.")
-        found.append(Domain(path.stem, 0, Images(images, labels_of(y, path, count=len(x), classes=classes))))
+        refuse_out_of_range(images, path)
+        labelled = Images(images, labels_of(y, path, count=len(x), classes=classes))
+        found.append(Domain(printable(path.stem), 0, labelled, files=(path,)))
     return found

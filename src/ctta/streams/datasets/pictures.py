@@ -8,14 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from ctta.errors import BadData, MissingData
+from ctta.files import is_file
 from ctta.streams.arrays import Images
 
 Prepare = Callable[[Image.Image, Path], Image.Image]
+# By content, whatever the suffix. Without a list Pillow tries all it knows, and hands PostScript to Ghostscript.
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+
+# Pixels of a whole resized image (256 MB): a strip of 1 x 60,000 would need 9 GB at 256 pixels of its shorter side.
+_RESIZED_WHOLE = 1 << 26
 
 
 class Pictures:
@@ -43,10 +49,15 @@ class Pictures:
         return Images(x.permute(0, 3, 1, 2), self.y[positions])
 
 
-def read_picture(path: Path) -> Image.Image:
-    """Decode an image file as RGB."""
+def read_picture(path: Path, formats: Sequence[str] = FORMATS) -> Image.Image:
+    """Decode an image file as RGB.
+
+    Args:
+        path: The file.
+        formats: The formats it may have, by Pillow's names.
+    """
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=formats) as image:
             if image.mode.startswith("I") or image.mode == "F":
                 raise BadData(
                     f"{path} has more than 8 bits per channel (mode {image.mode}). Convert it to 8 bits first."
@@ -54,8 +65,12 @@ def read_picture(path: Path) -> Image.Image:
             return image.convert("RGB")
     except FileNotFoundError as error:
         raise MissingData(f"{path.name} is not in {path.parent.absolute()}.") from error
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        reason = str(error).split("\n", maxsplit=1)[0].rstrip(".")
+    except UnidentifiedImageError as error:
+        raise BadData(f"{path} cannot be decoded: it is none of {', '.join(formats)}.") from error
+    except BadData:
+        raise
+    except Exception as error:
+        reason = (str(error) or type(error).__name__).split("\n", maxsplit=1)[0].rstrip(".")
         raise BadData(f"{path} cannot be decoded: {reason}.") from error
 
 
@@ -76,12 +91,19 @@ def centre(side: int, *, resize: int | None = None) -> Prepare:
 
 def listed(folder: Path) -> list[Path]:
     """The image files directly in a folder, by name."""
-    return sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and p.name[0] != "." and p.is_file())
+    return [p for p in _inside(folder) if p.suffix.lower() in SUFFIXES and p.name[0] != "." and is_file(p)]
 
 
 def folders(folder: Path) -> list[Path]:
     """The folders directly in a folder, by name; hidden ones left out."""
-    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return [path for path in _inside(folder) if path.is_dir() and not path.name.startswith(".")]
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise BadData(f"{folder} cannot be listed: {error.strerror}.") from error
 
 
 def _exactly(side: int, image: Image.Image, path: Path) -> Image.Image:
@@ -92,10 +114,20 @@ def _exactly(side: int, image: Image.Image, path: Path) -> Image.Image:
 
 def _centre(side: int, shorter: int, image: Image.Image, path: Path) -> Image.Image:
     width, height = image.size
-    scale = shorter / min(width, height)
-    if scale != 1:
+    if shorter == min(width, height):
+        resized = width, height
+    elif width <= height:
         # The shorter side exactly, the longer one truncated, as torchvision does.
-        size = (shorter, int(shorter * height / width)) if width <= height else (int(shorter * width / height), shorter)
-        image = image.resize(size, Image.Resampling.BILINEAR)
-    left, top = round((image.width - side) / 2), round((image.height - side) / 2)
-    return image.crop((left, top, left + side, top + side))
+        resized = shorter, int(shorter * height / width)
+    else:
+        resized = int(shorter * width / height), shorter
+    left, top = round((resized[0] - side) / 2), round((resized[1] - side) / 2)
+    if resized == (width, height):
+        return image.crop((left, top, left + side, top + side))
+    if resized[0] * resized[1] <= _RESIZED_WHOLE or shorter < side:
+        image = image.resize(resized, Image.Resampling.BILINEAR)
+        return image.crop((left, top, left + side, top + side))
+    # Only the part that is kept. Not for every image: other roundings of its corners change pixels by one level.
+    x, y = width / resized[0], height / resized[1]
+    box = (left * x, top * y, min((left + side) * x, width), min((top + side) * y, height))
+    return image.resize((side, side), Image.Resampling.BILINEAR, box=box)

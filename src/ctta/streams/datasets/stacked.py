@@ -13,7 +13,7 @@ from ctta.streams.arrays import Images
 from ctta.streams.corruptions import CORRUPTIONS
 from ctta.streams.datasets.checks import images_of, labels_of, same_shape
 from ctta.streams.datasets.files import read_npy
-from ctta.streams.datasets.manifest import NAME, read_manifest
+from ctta.streams.datasets.manifest import NAME, read_manifest, stacked_severities
 from ctta.streams.datasets.published import CIFAR10_C, CIFAR100_C
 from ctta.streams.domain import Domain, Origin
 
@@ -76,7 +76,7 @@ def _stacked(
     manifest = read_manifest(folder)
     if manifest is not None and verify:
         raise BadData(f"{folder} was made by ctta corrupt ({NAME} says so): it is not the published data.")
-    stacked = SEVERITIES if manifest is None else tuple(manifest["severities"])
+    stacked = SEVERITIES if manifest is None else stacked_severities(manifest, folder)
     hint = (
         layout.hint if layout is not None and manifest is None else "Run ctta corrupt again: it makes what is missing."
     )
@@ -86,11 +86,14 @@ def _stacked(
     labels = labels_of(y, path, count=y.shape[0] if y.ndim else 0, classes=None if layout is None else layout.classes)
     if manifest is None and len(y) != 50_000:
         raise BadData(f"{path} must be 50000 labels; got {len(y)}.")
+    if len(y) % len(stacked):
+        raise BadData(f"{path} must have as many labels at each of {len(stacked)} severities; got {len(y)}.")
     each = len(y) // len(stacked)
     if verify and layout is not None:
         for name in ("labels", *corruptions):
             _verify(folder / f"{name}.npy", layout.digests.get(name), hint)
     domains = []
+    beside = (folder / "labels.npy",) if manifest is None else (folder / "labels.npy", folder / NAME)
     for name in corruptions:
         path = folder / f"{name}.npy"
         x = read_npy(path, hint=hint)
@@ -100,7 +103,8 @@ def _stacked(
                 raise ParameterError(f"{folder} has the severities {', '.join(map(str, stacked))}. Got {severity}.")
             begin = stacked.index(severity) * each
             part = slice(begin, begin + each)
-            domains.append(Domain(name, severity, Images(images_of(x[part], path), labels[part]), origin))
+            images = Images(images_of(x[part], path), labels[part])
+            domains.append(Domain(name, severity, images, origin, files=(path, *beside)))
     return domains
 
 

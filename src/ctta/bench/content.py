@@ -1,0 +1,68 @@
+"""Digests that tell data from other data: of every image and label, computed once and remembered."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from ctta.digests import remembered, sha256_of_all
+from ctta.errors import BadData
+from ctta.streams.arrays import Images
+from ctta.streams.datasets.pictures import Pictures
+from ctta.streams.domain import Domain, Labelled
+
+_CHUNK = 1 << 26  # bytes hashed together
+
+
+def digest_of(images: Images, file: Path | None = None) -> str:
+    """What tells labelled images from others, whatever file they are in.
+
+    Args:
+        images: The images.
+        file: The file they were read from; the digest is then remembered until it changes.
+    """
+    if file is None:
+        return _digest(images)
+    return remembered("pixels", [file], lambda: _digest(images))
+
+
+def digest_of_domains(domains: Sequence[Domain]) -> str:
+    """What tells domains from others: their names, severities, labels and all their images, in their order."""
+    whole = hashlib.sha256()
+    for domain in domains:
+        whole.update(f"{domain.name!a} {domain.severity} {len(domain)}\n".encode())
+        whole.update(domain.images.y.numpy().tobytes())
+        try:
+            whole.update(_content(domain).encode())
+        except OSError as error:
+            raise BadData(f"{error.filename} cannot be read: {error.strerror}.") from error
+    return whole.hexdigest()
+
+
+def _content(domain: Domain) -> str:
+    images = domain.images
+    if isinstance(images, Pictures):
+        return remembered("files", images.paths, lambda: sha256_of_all(images.paths))
+    if not domain.files:
+        return _digest(images)
+    part = f"pixels of {domain.name!a} {domain.severity} {len(domain)}"
+    return remembered(part, domain.files, lambda: _digest(images))
+
+
+def _digest(images: Labelled) -> str:
+    """The SHA-256 of pixels (N, C, H, W) and labels, a part of the images at a time."""
+    first = images.take(slice(0, 1)).x
+    sha = hashlib.sha256()
+    _, channels, height, width = first.shape
+    if first.dtype != torch.uint8 or channels != 3 or height != width:
+        # Bytes alone do not tell 3 x 16 x 64 from 3 x 32 x 32. Square colour images, those of every published
+        # record, are told by their bytes.
+        sha.update(f"{first.dtype} {len(images)} {channels} {height} {width}\n".encode())
+    count = max(1, _CHUNK // max(1, first.numel() * first.element_size()))
+    for begin in range(0, len(images), count):
+        sha.update(images.take(slice(begin, begin + count)).x.contiguous().numpy().data)
+    sha.update(images.y.numpy().data)
+    return sha.hexdigest()

@@ -1,0 +1,16 @@
+"""Text files that list images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ctta.errors import BadData
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a list; bytes that are not UTF-8 are kept as the file system keeps them in names."""
+    try:
+        # Only at newlines: a name may hold what str.splitlines takes for the end of a line.
+        return path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+    except OSError as error:
+        raise BadData(f"{path} cannot be read: {error.strerror}.") from error
