@@ -11,7 +11,7 @@ from pathlib import Path
 from ctta.allocator import keep_freed_memory
 from ctta.files import write_atomically
 
-MEASUREMENTS = ("step", "levers", "growth", "memory", "checkpoint", "start")
+MEASUREMENTS = ("step", "answer", "levers", "growth", "memory", "checkpoint", "start")
 NETWORKS = ("resnet20", "resnet50", "head1000")
 PRECISIONS = ("fp32", "bf16")
 

@@ -29,7 +29,7 @@ def part(name: str) -> Any:
     return import_module(f"benchmarks.{name}")
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("levers", "memory", "start", "step")]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("answer", "levers", "memory", "start", "step")]
 
 
 @pytest.mark.parametrize("name", ["growth", "checkpoint", *SLOW])
@@ -56,7 +56,11 @@ def test_every_target_belongs_to_a_row_that_is_measured() -> None:
             names |= {f"dmse {p} / straightforward" for p in ("fp32", "bf16")}
             assert set(targets[title]) <= names
     others = set(targets) - set(by_step)
-    assert others == {"start", f"memory: DMSE beyond training, {plan.RESNET20.title}"}
+    assert others == {
+        "start",
+        "answer: ResNet-20, 32 px, batch 64",
+        f"memory: DMSE beyond training, {plan.RESNET20.title}",
+    }
 
 
 def test_works_take_turns_and_the_first_round_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
