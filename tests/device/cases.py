@@ -19,7 +19,7 @@ from ctta.testing.models import bn_cnn, gn_cnn, ln_vit
 from ctta.testing.task import drifting_images, trained
 
 MEAN, STD = (0.45, 0.5, 0.55), (0.9, 1.0, 1.1)
-STEPS = 4
+STEPS = 3
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 Inside ``other_device()`` the device behaves as torch's GPUs do wherever this library can tell the difference:
 
 - tensors get there by ``.to(DEVICE)`` or a factory's ``device=``, and back by ``.cpu()``; ``copy_`` goes across;
-- an operation on tensors of both devices raises, apart from what torch allows on a GPU: one 0-dim CPU tensor in a binary
-  operation, ``where`` or ``masked_fill``, and CPU indices into a tensor on the device;
+- an operation on tensors of both devices raises, apart from what torch allows on a GPU: one 0-dim CPU tensor in a
+  binary operation, ``where`` or ``masked_fill``, and CPU indices into a tensor on the device;
 - the memory cannot be read from the host: no ``numpy()`` and no ``data_ptr()``, while ``item()`` and ``tolist()`` copy;
 - random numbers cannot be drawn there with a CPU generator. They cannot be drawn there at all, which is stricter than a
   GPU: results must not depend on the device, so every draw belongs on the CPU;
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -143,7 +143,8 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     here = moved > 0 if wanted is None else torch.device(wanted).type == DEVICE.type
     if not moved and not here:
         return func(*args, **kwargs)
-    if here and torch.Tag.nondeterministic_seeded in func.tags:
+    draws, aliases = _traits(func)
+    if here and draws:
         found = [f"found '{leaf.device}'" for leaf in leaves if isinstance(leaf, torch.Generator)]
         raise RuntimeError(
             f"Expected a {DEVICE.type!r} device type for generator but {(found or ['there is none'])[0]} ({func})."
@@ -153,8 +154,14 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return result
     result = _each(_put, result)
     # In-place operations give back the very tensor they were given, and views share its storage.
-    aliased = any(argument.alias_info is not None for argument in func._schema.arguments)
-    return return_and_correct_aliasing(func, args, kwargs, result) if aliased else result
+    return return_and_correct_aliasing(func, args, kwargs, result) if aliases else result
+
+
+@cache
+def _traits(func: Any) -> tuple[bool, bool]:
+    """Whether an operation draws random numbers, and whether its results may be its arguments or views of them."""
+    aliases = any(argument.alias_info is not None for argument in func._schema.arguments)
+    return torch.Tag.nondeterministic_seeded in func.tags, aliases
 
 
 def _leaves(values: Iterable[Any]) -> Iterator[Any]:

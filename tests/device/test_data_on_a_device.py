@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ctta import Classifier, Tent
 from ctta.augment import View
-from ctta.bench.prequential import evaluate
+from ctta.bench import evaluate
 from ctta.doctor import examine
 from ctta.methods import fisher_from_source
 from ctta.methods.deyo import occlude, shuffle_patches
