@@ -25,8 +25,12 @@ class Window:
                 f"Images in a window must have one size; it holds {tuple(self.images.shape[1:])} and got "
                 f"{tuple(x.shape[1:])}. Resize them, or reset() the adapter."
             )
-        held = x if self.images is None else torch.cat([self.images, x])
-        return held[-max(self.size, len(x)) :]
+        if self.images is None:
+            return x
+        # Images from a checkpoint are contiguous; in another layout the same images may round differently.
+        dense = x.is_contiguous(memory_format=torch.channels_last)
+        layout = torch.channels_last if dense else torch.contiguous_format
+        return torch.cat([self.images.contiguous(memory_format=layout), x])[-max(self.size, len(x)) :]
 
     def push(self, x: Tensor) -> tuple[Tensor, bool]:
         """Take in images; what is held now, and whether all of it is new, which is when the method learns."""

@@ -20,10 +20,10 @@ _PATCH = 4
 
 
 class Stem(nn.Sequential):
-    """Two convolutions with batch norm, to 16 channels of 8x8."""
+    """Two convolutions with batch norm, to 16 channels of 4x4."""
 
     def __init__(self) -> None:
-        first, second = nn.Conv2d(3, _DIM, 3, padding=1, bias=False), nn.Conv2d(_DIM, _DIM, 3, 2, 1, bias=False)
+        first, second = nn.Conv2d(3, _DIM, 3, 2, 1, bias=False), nn.Conv2d(_DIM, _DIM, 3, 2, 1, bias=False)
         super().__init__(first, nn.BatchNorm2d(_DIM), nn.ReLU(), second, nn.BatchNorm2d(_DIM), nn.ReLU())
 
 
@@ -35,9 +35,9 @@ class IndexedNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem, self.head = Stem(), nn.Linear(_DIM, CLASSES)
-        self.bias = nn.Parameter(0.1 * torch.randn(_DIM, SIDE - 1))
-        side = torch.arange(SIDE // 2)
-        self.register_buffer("index", side[:, None] - side[None, :] + SIDE // 2 - 1, persistent=False)
+        side = torch.arange(SIDE // 4)
+        self.bias = nn.Parameter(0.1 * torch.randn(_DIM, 2 * len(side) - 1))
+        self.register_buffer("index", side[:, None] - side[None, :] + len(side) - 1, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (N, 10)."""
