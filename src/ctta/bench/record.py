@@ -116,7 +116,7 @@ def read_record(path: Path) -> dict[str, Any]:
 def other_version(record: dict[str, Any]) -> str | None:
     """The versions that made a record, if their first number is not that of the ones installed here."""
     here = {"ctta": __version__, "torch": version("torch")}
-    made = {name: str(record["environment"].get(name, "unknown")) for name in here}
+    made = {name: str(record["environment"].get(name, here[name])) for name in here}
     other = [name for name in here if _major(made[name]) != _major(here[name])]
     return ", ".join(f"{name} {made[name]} (here {here[name]})" for name in other) or None
 

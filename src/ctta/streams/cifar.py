@@ -62,7 +62,7 @@ def convert_binary(batches: Path, folder: Path) -> list[Path]:
 def read_rows(path: Path) -> NDArray[np.uint8]:
     """The images (N, 32, 32, 3) of a PNG that is 1024 pixels wide and has one image in each row."""
     _require(path)
-    pixels = np.asarray(read_picture(path, ["PNG"]))
+    pixels = np.asarray(read_picture(path, ("PNG",)))
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[1:] != (PIXELS, 3):
         raise BadData(f"{path} must be RGB and {PIXELS} pixels wide; got {pixels.dtype} {pixels.shape}.")
     return pixels.reshape(-1, 32, 32, 3)

@@ -49,7 +49,7 @@ class Pictures:
         return Images(x.permute(0, 3, 1, 2), self.y[positions])
 
 
-def read_picture(path: Path, formats: Sequence[str] = FORMATS) -> Image.Image:
+def read_picture(path: Path, formats: tuple[str, ...] = FORMATS) -> Image.Image:
     """Decode an image file as RGB.
 
     Args:

@@ -58,17 +58,17 @@ def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[An
     _refuse_bomb(member)
     with archive.open(member) as file:
         header = _header(cast(BinaryIO, file), member)
-        data = np.empty(header.nbytes, np.uint8)
-        view, filled = memoryview(data), 0
-        while count := file.readinto(view[filled : filled + _PIECE]) if filled < len(view) else 0:
-            filled += count
-        if filled < len(view) or file.read(1):
+        data, filled = np.empty(header.nbytes, np.uint8), 0
+        while piece := file.read(min(_PIECE, len(data) - filled)):
+            data[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
+            filled += len(piece)
+        if filled < len(data) or file.read(1):
             raise BadHeader("an array is not as long as it claims")
     return data.view(header.dtype).reshape(header.shape, order="F" if header.fortran else "C")
 
 
 def map_member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """Map an array that is stored without compression; its CRC is left to `stored_pieces`."""
+    """Map an array that is stored without compression; its CRC is left to `crc_holds`."""
     _refuse_encrypted(member)
     with archive.open(member) as file:
         header = _header(cast(BinaryIO, file), member)
