@@ -25,7 +25,7 @@ from ctta.classifier import Classifier, Precision
 from ctta.functional import diversity
 from ctta.images import broken_images
 from ctta.norms import batch_norms, fastest_layout, source_statistics_where_single
-from ctta.options import AnswerOptions, Optimizer, Seed, SharedOptions, check_bounds
+from ctta.options import AnswerOptions, Optimizer, SharedOptions, check_bounds
 from ctta.recipes import BENCHMARKS
 from ctta.state import Stateful
 
@@ -72,7 +72,7 @@ class Adapter(CheckedArguments, Stateful):
         lr: float = 1e-3,
         momentum: float = 0.9,
         nesterov: bool = True,
-        seed: Seed = 0,
+        seed: int = 0,
         window: int | None = None,
         precision: Precision = "fp32",
         reset_every: int | None = None,
