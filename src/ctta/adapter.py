@@ -27,7 +27,7 @@ from ctta.functional import diversity
 from ctta.images import broken_images
 from ctta.layout import fastest_layout
 from ctta.norms import batch_norms, source_statistics_where_single
-from ctta.options import AnswerOptions, Optimizer, Seed, SharedOptions, check_bounds
+from ctta.options import AnswerOptions, Optimizer, SharedOptions, check_bounds
 from ctta.recipes import NOTHING_SET
 from ctta.state import Stateful
 
@@ -82,7 +82,7 @@ class Adapter(CheckedArguments, Stateful):
         lr: float = 1e-3,
         momentum: float = 0.9,
         nesterov: bool = True,
-        seed: Seed = 0,
+        seed: int = 0,
         window: int | None = None,
         precision: Precision = "fp32",
         reset_every: int | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import ctta
 from ctta import errors
 from ctta.bench import evaluate
+from ctta.bench.evaluate import scored
+from ctta.bench.jobs import Job, do
 from ctta.streams import Batch, Domain, Images, continual, corrupted
 
 CLASSES = 10
@@ -202,3 +205,21 @@ def test_one_name_stands_for_a_list_of_one() -> None:
     found = Images(torch.zeros(2, 3, 16, 16, dtype=torch.uint8), [0, 1])
     assert [domain.name for domain in corrupted(found, "fog", 3)] == ["fog"]
     assert [batch.domain for batch in continual(corrupted(found, "fog")[0])] == ["fog"]  # type: ignore[arg-type]
+
+
+def test_a_run_resumed_at_its_leftover_scores_it_as_the_whole_run_does() -> None:
+    stream = continual([Domain("mine", 0, Images(*images(5)))], batch_size=4)
+    whole = ctta.Tent(model(), lr=0.1)
+    *_, (_, expected) = scored(whole, stream)
+    resumed = ctta.Tent(model(), lr=0.1)
+    resumed.step(next(iter(stream)).x)
+    ((batch, log),) = scored(resumed, stream.starting_at(1))
+    assert len(batch) == 1
+    assert {k: v for k, v in log.items() if k != "seconds"} == {k: v for k, v in expected.items() if k != "seconds"}
+    assert list(scored(resumed, stream.starting_at(2))) == []
+
+
+def test_a_run_with_a_leftover_of_one_image_ends_with_a_record(tmp_path: Path) -> None:
+    job = Job("tent", "digits", "digits_resnet8", corruptions=("brightness",), images=5, batch_size=4)
+    record = do(job, tmp_path)
+    assert record["complete"] and record["counts"]["brightness"]["images"] == 5
