@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import ctta
 from ctta import errors
 from ctta.bench import evaluate
-from ctta.bench.evaluate import scored
 from ctta.bench.jobs import Job, do
+from ctta.bench.prequential import scored
 from ctta.streams import Batch, Domain, Images, continual, corrupted
 
 CLASSES = 10
