@@ -25,6 +25,8 @@ CttaError
 │   ├── UnknownData             nothing to fetch has this name
 │   ├── UnknownExperiment
 │   ├── UnknownCheck            no point of the contract has this name
+│   ├── UnknownLane             the service has no stream of this name
+│   ├── UnknownSnapshot         the stream has no snapshot of this name
 │   ├── UnknownCommand          of a TOML file
 │   └── UnknownKey              of a TOML file
 ├── PluginError                 an installed plug-in cannot be used
@@ -42,6 +44,13 @@ CttaError
 │   ├── MissingData             a file that is not there, and where to get it
 │   ├── BadData                 truncated, foreign or inconsistent data
 │   └── NotWeights              a file of weights that is not one, or does not fit
+├── ServiceError
+│   ├── QueueFull               too many images wait; when to try again
+│   ├── TooManyStreams          the service has as many streams as it may
+│   ├── ServiceClosing          the service no longer accepts requests
+│   ├── LearnerStopped          the stream's thread ended with an error
+│   ├── StateInUse              another process owns the state folder
+│   └── WrongMode               the stream's mode does not allow the operation
 ├── UnlikeRuns                  runs that cannot be compared in one table
 ├── WorkerLost                  a worker process died during a run
 ├── ClusterError                no connection to a Ray cluster, or it gave up a run
@@ -192,6 +201,18 @@ class UnknownCheck(UnknownName):
     kind = "check"
 
 
+class UnknownLane(UnknownName):
+    """The service has no stream of this name."""
+
+    kind = "stream of this service"
+
+
+class UnknownSnapshot(UnknownName):
+    """The stream has no snapshot of this name."""
+
+    kind = "snapshot"
+
+
 class UnknownCommand(UnknownName):
     """No command has this name."""
 
@@ -264,6 +285,46 @@ class BadData(DataError):
 
 class NotWeights(DataError):
     """A file is not weights, or not weights of this network."""
+
+
+class ServiceError(CttaError):
+    """The service cannot do what was asked."""
+
+
+class QueueFull(ServiceError):
+    """Too many images wait in a stream.
+
+    Args:
+        message: What is full.
+        retry_after: Seconds after which another attempt may succeed.
+    """
+
+    def __init__(self, message: str, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[type[QueueFull], tuple[str, float]]:
+        return type(self), (str(self.args[0]), self.retry_after)
+
+
+class TooManyStreams(ServiceError):
+    """The service has as many streams as it may."""
+
+
+class ServiceClosing(ServiceError):
+    """The service no longer accepts requests."""
+
+
+class LearnerStopped(ServiceError):
+    """The thread of a stream ended with an error."""
+
+
+class StateInUse(ServiceError):
+    """Another process owns the state folder."""
+
+
+class WrongMode(ServiceError):
+    """The stream's mode does not allow the operation."""
 
 
 class UnlikeRuns(CttaError):
