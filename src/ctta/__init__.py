@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ctta.adapter import Adapter, Step
     from ctta.classifier import Classifier
     from ctta.errors import CttaError
+    from ctta.guarded import Guarded
     from ctta.methods import (
         BN,
         DMSE,
@@ -47,6 +48,7 @@ __all__ = [
     "CoTTA",
     "CttaError",
     "DeYO",
+    "Guarded",
     "RDumb",
     "RoTTA",
     "Source",
@@ -66,6 +68,7 @@ _HOMES = {
     "Step": "ctta.adapter",
     "Classifier": "ctta.classifier",
     "CttaError": "ctta.errors",
+    "Guarded": "ctta.guarded",
     "prototypes_from_source": "ctta.prototypes",
     "get_method": "ctta.registry",
     "list_methods": "ctta.registry",

@@ -62,7 +62,7 @@ def serialised(adapter: Adapter) -> bytes:
     header = {
         "format": _FORMATS[-1],
         "method": type(adapter).__name__.lower(),
-        "settings": _describe(adapter),
+        "settings": settings_of(adapter),
         "source": adapter.source_digest,
         "steps": adapter.steps,
         "versions": {"ctta": __version__, "torch": torch.__version__, "python": platform.python_version()},
@@ -94,30 +94,72 @@ def load(
         MethodMismatch: The file holds the state of another method.
         SourceMismatch: The saved adapter started from other weights.
     """
-    header, tensors = _read(Path(path))
+    header, state = read(path)
     saved: type[Adapter] = cls if header["method"] == cls.__name__.lower() else method(header["method"])
     if not issubclass(saved, cls):
         raise MethodMismatch(
             f"{path} holds the state of {saved.__name__}, not of {cls.__name__}. "
             f"Use {saved.__name__}.load or Adapter.load."
         )
-    source = model if isinstance(model, Classifier) else Classifier(model)
-    if (digest := source.digest()) != header["source"]:
-        raise SourceMismatch(
-            f"This checkpoint was adapted from weights {header['source'][:12]}..., not from {digest[:12]}... "
-            "Load the source weights it started from (and the same mean and std) before Adapter.load."
-        )
-    state = _state(header, tensors, path)
-    arguments = _arguments(header["settings"], overrides, path)
-    unknown = sorted(set(arguments) - set(saved.arguments()))
-    if unknown:
-        raise CheckpointError(
-            f"{path} has settings that {saved.__name__} of ctta {__version__} does not take: {', '.join(unknown)}."
-        )
-    adapter = saved(source, **arguments)
+    adapter = _build(saved, header["settings"], header["source"], model, overrides, path)
     adapter.cast_like(state)
     adapter.load_state_dict(state)
     return adapter
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header of a checkpoint file, and the state in it as ``load_state_dict`` takes it.
+
+    Args:
+        path: A file written by ``save``.
+
+    Raises:
+        NotACheckpoint: The file is damaged, or ctta did not write it.
+    """
+    header, tensors = _read(Path(path))
+    return header, _state(header, tensors, path)
+
+
+def rebuild(
+    name: str, settings: Mapping[str, Any], digest: str, model: nn.Module, overrides: Mapping[str, Any], path: object
+) -> Adapter:
+    """A new adapter with the settings in a checkpoint, for files that hold an adapter inside another.
+
+    Args:
+        name: The method's name.
+        settings: What ``settings_of`` gave.
+        digest: The digest of the source weights.
+        model: The source model.
+        overrides: Constructor arguments that replace the saved ones, or that a file cannot carry.
+        path: The file, for messages.
+
+    Raises:
+        SourceMismatch: The saved adapter started from other weights.
+    """
+    return _build(method(name), settings, digest, model, overrides, path)
+
+
+def _build(
+    cls: type[AnyAdapter],
+    settings: Mapping[str, Any],
+    expected: str,
+    model: nn.Module,
+    overrides: Mapping[str, Any],
+    path: object,
+) -> AnyAdapter:
+    source = model if isinstance(model, Classifier) else Classifier(model)
+    if (digest := source.digest()) != expected:
+        raise SourceMismatch(
+            f"This checkpoint was adapted from weights {expected[:12]}..., not from {digest[:12]}... "
+            "Load the source weights it started from (and the same mean and std) before Adapter.load."
+        )
+    arguments = _arguments(dict(settings), overrides, path)
+    unknown = sorted(set(arguments) - set(cls.arguments()))
+    if unknown:
+        raise CheckpointError(
+            f"{path} has settings that {cls.__name__} of ctta {__version__} does not take: {', '.join(unknown)}."
+        )
+    return cls(source, **arguments)
 
 
 def _state(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: object) -> dict[str, Any]:
@@ -177,8 +219,12 @@ def _well_formed(header: Mapping[str, Any]) -> bool:
     )
 
 
-def _describe(adapter: Adapter) -> dict[str, Any]:
-    """Settings as JSON: plain values as they are, what a checkpoint cannot carry by its type."""
+def settings_of(adapter: Adapter) -> dict[str, Any]:
+    """Settings as JSON: plain values as they are, what a checkpoint cannot carry by its type.
+
+    Args:
+        adapter: The adapter whose constructor arguments are meant.
+    """
     defaults = adapter.arguments()
     described: dict[str, Any] = {}
     for name, value in adapter.settings.items():
