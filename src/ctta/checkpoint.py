@@ -7,6 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,30 +53,56 @@ def serialised(adapter: Adapter) -> bytes:
     Args:
         adapter: The adapter to save.
     """
-    tensors: dict[str, Tensor] = {}
-    extras = {}
-    for name, value in adapter.state_dict().items():
-        if isinstance(value, Tensor):
-            tensors[name] = value.contiguous()
-        else:
-            extras[name] = _take_tensors(value, name, tensors)
-    header = {
+    return capture(adapter).serialised()
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A copy of an adapter's state, which any thread may turn into a file while the adapter goes on.
+
+    Attributes:
+        state: What ``state_dict`` gave.
+        facts: What the file says about the adapter.
+        title: The network's name, for messages.
+    """
+
+    state: dict[str, Any]
+    facts: dict[str, Any]
+    title: str
+
+    def serialised(self) -> bytes:
+        """The content of a checkpoint file."""
+        tensors: dict[str, Tensor] = {}
+        extras = {}
+        for name, value in self.state.items():
+            if isinstance(value, Tensor):
+                tensors[name] = value.contiguous()
+            else:
+                extras[name] = _take_tensors(value, name, tensors)
+        text = json.dumps(self.facts | {"extra": extras.pop(_EXTRA), "extras": extras})
+        try:
+            return serialise(tensors, metadata={_KEY: text, _DIGEST: _digest(text, tensors)})
+        except (SafetensorError, KeyError, ValueError, RuntimeError, NotImplementedError) as error:
+            raise CheckpointError(
+                f"{self.title} holds a tensor that a safetensors file cannot carry ({error})."
+            ) from error
+
+
+def capture(adapter: Adapter) -> Capture:
+    """Copy what a checkpoint file holds.
+
+    Args:
+        adapter: The adapter to save.
+    """
+    facts = {
         "format": _FORMATS[-1],
         "method": type(adapter).__name__.lower(),
         "settings": settings_of(adapter),
         "source": adapter.source_digest,
         "steps": adapter.steps,
         "versions": {"ctta": __version__, "torch": torch.__version__, "python": platform.python_version()},
-        "extra": extras.pop(_EXTRA),
-        "extras": extras,
     }
-    text = json.dumps(header)
-    try:
-        return serialise(tensors, metadata={_KEY: text, _DIGEST: _digest(text, tensors)})
-    except (SafetensorError, KeyError, ValueError, RuntimeError, NotImplementedError) as error:
-        raise CheckpointError(
-            f"{type(adapter.student.model).__name__} holds a tensor that a safetensors file cannot carry ({error})."
-        ) from error
+    return Capture(adapter.state_dict(), facts, type(adapter.student.model).__name__)
 
 
 def load(

@@ -37,7 +37,10 @@ def batches(count: int, size: int = 64) -> list[Tensor]:
 VARIATIONS: dict[str, Any] = {
     "rules": {"rules": "entropy < 2: fallback"},
     # An alarm after one compared batch shows when batches are compared.
-    "every": ({"rules": "entropy > 2: freeze; agreement < 0.999: fallback", "every": 1}, {"rules": "entropy < 2: freeze", "every": 3}),
+    "every": (
+        {"rules": "entropy > 2: freeze; agreement < 0.999: fallback", "every": 1},
+        {"rules": "entropy < 2: freeze", "every": 3},
+    ),
     "cooldown": ({"rules": "entropy < 2: freeze", "cooldown": 1}, {"rules": "entropy < 2: freeze", "cooldown": 9}),
     "keep_every": {"keep_every": 1},
 }

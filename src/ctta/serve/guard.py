@@ -25,7 +25,9 @@ _TEXT = re.compile(
     rf"\s*(\w+)\s*([<>])\s*(?:{_NUMBER}|(?:{_NUMBER}\s*\*\s*)?usual(?:\s*([+-])\s*{_NUMBER})?)\s*:\s*(\w+)\s*",
     re.IGNORECASE,
 )
-_HELP = "Write one like 'agreement < usual - 0.25: fallback', 'diversity < 0.5 * usual: freeze' or 'skipped > 0.5: freeze'"
+_HELP = (
+    "Write one like 'agreement < usual - 0.25: fallback', 'diversity < 0.5 * usual: freeze' or 'skipped > 0.5: freeze'"
+)
 
 
 @dataclass(frozen=True)

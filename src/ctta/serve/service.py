@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import queue
+import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -11,8 +15,17 @@ from typing import Any
 
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
+from ctta.errors import ImageDtype, ImageShape, ParameterError, ServiceClosing, TooManyStreams, UnknownLane
+from ctta.guarded import Guarded
+from ctta.serve.audit import STREAM_FILE, Audit, read_audit, requests_of
 from ctta.serve.guard import DEFAULT_RULES, Rule
-from ctta.serve.types import Ask, LabelReport, Limits, Mode, Reply, SnapshotInfo, StreamStatus
+from ctta.serve.history import History, Writer, folder_name, stream_of
+from ctta.serve.labels import Requests
+from ctta.serve.lane import Lane
+from ctta.serve.learner import Learner
+from ctta.serve.lock import FolderLock
+from ctta.serve.sharing import SharedReference, share
+from ctta.serve.types import MODES, Ask, LabelReport, Limits, Mode, Reply, SnapshotInfo, StreamStatus
 
 
 class Service:
@@ -22,12 +35,12 @@ class Service:
         classifier: The source classifier of every stream.
         make: Builds an adapter around it, such as ``ctta.Tent``.
         name: The model's name.
-        state: Folder for snapshots and the audit; None keeps both in memory only.
+        state: Folder for snapshots and the audit; None uses a temporary one, which `close` removes.
         limits: What is accepted, and how it is batched, learnt and saved.
         mode: The mode in which a new stream starts.
         guard: The rules that stop harmful learning; empty for none.
         class_names: Names of the classes, in order.
-        record: Folder in which the images of every learnt batch are kept, for a replay.
+        record: Folder in which the images of every learnt batch are kept, for a replay. Needs ``state``.
         clock: Seconds that never go back, for latency and idle time.
     """
 
@@ -45,10 +58,33 @@ class Service:
         record: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        if record is not None and state is None:
+            raise ParameterError("Recorded images are of use together with the audit: record needs a state folder.")
+        _check_limits(limits)
         self.name = name
         self.num_classes = classifier.num_classes
         self.class_names = None if class_names is None else tuple(class_names)
-        raise NotImplementedError
+        self.limits = limits
+        self._mode, self._rules, self._clock = mode, "; ".join(map(str, guard)), clock
+        self._classifier, self._make = classifier, make
+        self._temporary = tempfile.TemporaryDirectory(prefix="ctta-serve-") if state is None else None
+        self._folder = state if self._temporary is None else Path(self._temporary.name)
+        self._record = record
+        self._lock = FolderLock(self._folder)
+        try:
+            self._template = make(classifier)
+            self._reference = SharedReference(share(make(classifier), self._template))
+            self._lanes: dict[str, Lane] = {}
+            self._changing = threading.Lock()
+            self._writer = Writer()
+            self._closed = False
+            for folder in sorted((self._folder / "streams").glob("*/")):
+                found = stream_of(folder)
+                if found is not None:
+                    self._lanes[found] = self._open(found)
+        except BaseException:
+            self._lock.release()
+            raise
 
     def submit(self, ask: Ask) -> Future[Reply]:
         """Queue a request; the future resolves when its batch is answered, before anything is learnt from it.
@@ -60,60 +96,173 @@ class Service:
             LearnerStopped: The stream's thread ended with an error.
             ServiceClosing: `close` was called.
         """
-        raise NotImplementedError
+        self._refuse_images(ask)
+        return self._lane(ask.stream).submit(ask)
 
     def ready(self) -> bool:
         """Whether requests are accepted."""
-        raise NotImplementedError
+        return not self._closed
 
     def streams(self) -> list[StreamStatus]:
         """The status of every stream, by name."""
-        raise NotImplementedError
+        with self._changing:
+            lanes = [self._lanes[name] for name in sorted(self._lanes)]
+        return [lane.status() for lane in lanes]
 
     def stream(self, name: str) -> StreamStatus:
         """The status of one stream."""
-        raise NotImplementedError
+        return self._known(name).status()
 
     def set_mode(self, stream: str, mode: Mode) -> None:
-        """Change a stream's mode."""
-        raise NotImplementedError
+        """Change a stream's mode.
+
+        Raises:
+            ParameterError: There is no such mode.
+        """
+        if mode not in MODES:
+            raise ParameterError(f"A mode is one of {', '.join(MODES)}. Got {mode!r} instead.")
+        self._known(stream).set_mode(mode)
 
     def reset(self, stream: str) -> None:
         """Return a stream to the source."""
-        raise NotImplementedError
+        self._known(stream).reset()
 
     def snapshot(self, stream: str, pin: bool = False) -> SnapshotInfo:
         """Take a snapshot now."""
-        raise NotImplementedError
+        return self._known(stream).snapshot(pin)
 
     def rollback(self, stream: str, snapshot: str | None = None) -> SnapshotInfo:
-        """Return to a snapshot, the last good one unless named."""
-        raise NotImplementedError
+        """Return to a snapshot, the last good one unless named.
+
+        Raises:
+            UnknownSnapshot: There is no such snapshot.
+        """
+        return self._known(stream).rollback(snapshot)
 
     def promote(self, stream: str) -> None:
-        """In shadow mode, swap the champion and the challenger."""
-        raise NotImplementedError
+        """In shadow mode, swap the champion and the challenger.
+
+        Raises:
+            WrongMode: The stream is in another mode.
+        """
+        self._known(stream).promote()
+
+    def evict(self, stream: str) -> None:
+        """Move a stream to disk until its next request."""
+        self._known(stream).evict()
 
     def labels(self, stream: str, labels: Mapping[str, Sequence[int]]) -> LabelReport:
-        """Score earlier answers by request id."""
-        raise NotImplementedError
+        """Score earlier answers by request id.
+
+        Raises:
+            LabelError: A label is not a class of the model.
+        """
+        return self._known(stream).label(dict(labels))
 
     def state(self, stream: str) -> bytes:
-        """A stream's adapter as a checkpoint file."""
-        raise NotImplementedError
+        """A stream's adapter as a checkpoint file, which ``Adapter.load`` reads."""
+        return self._known(stream).state()
 
     def put_state(self, stream: str, data: bytes) -> None:
-        """Replace a stream's adapter by a checkpoint file of the same method and source."""
-        raise NotImplementedError
+        """Replace a stream's adapter by a checkpoint file of the same method and source.
+
+        Raises:
+            CheckpointError: It is not one, or belongs to another method or source. Nothing changes.
+        """
+        self._lane(stream).put(data)
 
     def subscribe(self, stream: str) -> queue.Queue[dict[str, Any]]:
         """A bounded queue of events, one per batch; the oldest are dropped when nobody reads."""
-        raise NotImplementedError
+        return self._known(stream).subscribe()
 
     def unsubscribe(self, stream: str, events: queue.Queue[dict[str, Any]]) -> None:
         """Stop an earlier subscription."""
-        raise NotImplementedError
+        self._known(stream).unsubscribe(events)
 
     def close(self) -> None:
         """Accept nothing more, answer what was accepted, save every stream, release the folder."""
-        raise NotImplementedError
+        with self._changing:
+            if self._closed:
+                return
+            self._closed = True
+            lanes = list(self._lanes.values())
+        for lane in lanes:
+            lane.close()
+        for lane in lanes:
+            lane.join()
+        self._writer.close()
+        self._lock.release()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _known(self, name: str) -> Lane:
+        with self._changing:
+            if name not in self._lanes:
+                raise UnknownLane(name, self._lanes)
+            return self._lanes[name]
+
+    def _lane(self, name: str) -> Lane:
+        with self._changing:
+            if self._closed:
+                raise ServiceClosing("The service is closing and accepts no more requests.")
+            if name not in self._lanes:
+                if len(self._lanes) >= self.limits.streams:
+                    raise TooManyStreams(
+                        f"The service has {len(self._lanes)} streams, as many as it may; {name!r} would be another."
+                    )
+                self._lanes[name] = self._open(name)
+            return self._lanes[name]
+
+    def _open(self, name: str) -> Lane:
+        folder = self._folder / "streams" / folder_name(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        history = History(name, folder, self._writer, self.limits.keep)
+        audit = Audit(folder, None if self._record is None else self._record / folder_name(name))
+        requests = Requests(self.limits.remembered, self.num_classes)
+        newest = history.newest()
+        if newest is not None:
+            # What came after the snapshot is lost, and its requests may be learnt when they are sent again.
+            until = int(newest.info.name)
+            lines = deque(
+                (line for line in read_audit(folder / STREAM_FILE) if line.n <= until), self.limits.remembered
+            )
+            for request in requests_of(list(lines)):
+                requests.remember(request, None, taught=True)
+        return Lane(
+            name,
+            self._new_learner,
+            limits=self.limits,
+            history=history,
+            audit=audit,
+            requests=requests,
+            mode=self._mode,
+            clock=self._clock,
+        )
+
+    def _new_learner(self) -> Learner:
+        adapter = share(self._make(self._classifier), self._template)
+        return Learner(Guarded(adapter, rules=self._rules, reference=self._reference))
+
+    def _refuse_images(self, ask: Ask) -> None:
+        images = ask.images
+        if images.dim() != 4 or 0 in images.shape:
+            raise ImageShape(f"Images must be (N, C, H, W) and not empty; got {tuple(images.shape)}.")
+        if len(images) > self.limits.images or images.numel() > self.limits.pixels:
+            raise ImageShape(
+                f"A request may have {self.limits.images} images and {self.limits.pixels} numbers; got "
+                f"{len(images)} and {images.numel()}. Send fewer images at once."
+            )
+        if not images.is_floating_point():
+            raise ImageDtype(f"Images must be floating point in [0, 1]; got {images.dtype}.")
+
+
+def _check_limits(limits: Limits) -> None:
+    for name in ("batch", "queue", "streams", "save_every", "keep", "images", "pixels", "remembered"):
+        if getattr(limits, name) < 1:
+            raise ParameterError(f"The limit {name!r} must be at least 1. Got {getattr(limits, name)} instead.")
+    if not (math.isfinite(limits.wait) and limits.wait >= 0):
+        raise ParameterError(f"The limit 'wait' must be a number of seconds, at least 0. Got {limits.wait} instead.")
+    if not 0 < limits.learn_share <= 1:
+        raise ParameterError(
+            f"The limit 'learn_share' must be above 0 and at most 1. Got {limits.learn_share} instead."
+        )

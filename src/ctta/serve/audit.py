@@ -1,0 +1,170 @@
+"""The audit: one JSON line for everything that happened to a stream, enough to do it again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ctta.errors import BadData, MissingData
+from ctta.files import write_atomically
+
+#: "learn" and "see" take a batch; "answer" changes nothing; the others are operations.
+Deed = Literal["learn", "see", "answer", "start", "resume", "reset", "rollback", "mode", "promote", "put", "snapshot"]
+STREAM_FILE = "audit.jsonl"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the audit.
+
+    Attributes:
+        n: Its number in the stream, from 1.
+        do: What happened.
+        time: Seconds since the epoch.
+        mode: The stream's mode.
+        steps: Steps learnt afterwards.
+        requests: Id (None if the client gave none) and number of images of every request in the batch, in order.
+        shed: Whether the batch was not learnt because others waited.
+        guard: The guard's phase afterwards.
+        alarm: The rule that fired.
+        snapshot: The snapshot that was taken, or that was returned to.
+    """
+
+    n: int
+    do: Deed
+    time: float
+    mode: str
+    steps: int
+    requests: tuple[tuple[str | None, int], ...] = ()
+    shed: bool = False
+    guard: str = "ok"
+    alarm: str | None = None
+    snapshot: str | None = None
+    signals: dict[str, float] = field(default_factory=dict)
+
+
+class Audit:
+    """Appends lines to a stream's audit; without a folder it only counts them.
+
+    Args:
+        folder: The stream's folder.
+        record: Where the images of learnt batches are kept; None keeps none.
+    """
+
+    def __init__(self, folder: Path | None, record: Path | None = None) -> None:
+        self._record = record
+        self._file: int | None = None
+        self.last = 0
+        if folder is None:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / STREAM_FILE
+        torn = path.exists() and not _ends_with_newline(path)
+        self.last = max((line.n for line in read_audit(path)), default=0) if path.exists() else 0
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        if torn:
+            os.write(self._file, b"\n")
+
+    def next(self) -> int:
+        """The number of the next line."""
+        self.last += 1
+        return self.last
+
+    def keep(self, n: int, images: Tensor) -> None:
+        """Keep the images of a batch if they are recorded. Call it before the batch's line is written."""
+        if self._record is not None:
+            buffer = BytesIO()
+            np.save(buffer, images.numpy(), allow_pickle=False)
+            self._record.mkdir(parents=True, exist_ok=True)
+            _batch_file(self._record, n).write_bytes(buffer.getvalue())
+
+    def write(self, line: Line) -> None:
+        """Append a line in one write, so that a crash loses it whole or not at all."""
+        if self._file is not None:
+            fields = {name: value for name, value in asdict(line).items() if value not in (None, (), {}, False)}
+            os.write(self._file, json.dumps(fields).encode() + b"\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def read_audit(path: Path) -> Iterator[Line]:
+    """The lines of an audit in order; a line that a crash cut short is left out.
+
+    Args:
+        path: The file.
+
+    Raises:
+        MissingData: There is no such file.
+    """
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        raise MissingData(f"There is no audit at {path}.") from None
+    with file:
+        for text in file:
+            try:
+                fields: dict[str, Any] = json.loads(text)
+                requests = tuple((name, int(count)) for name, count in fields.pop("requests", ()))
+                line = Line(**fields, requests=requests)
+            except (ValueError, TypeError):
+                continue
+            yield line
+
+
+def read_batch(record: Path, line: Line) -> Tensor:
+    """The images of a line's batch.
+
+    Args:
+        record: The folder of the stream's recorded images.
+        line: The line.
+
+    Raises:
+        MissingData: The batch was not recorded.
+        BadData: The file is damaged or has another number of images.
+    """
+    path = _batch_file(record, line.n)
+    try:
+        images = torch.from_numpy(np.load(path, allow_pickle=False))
+    except FileNotFoundError:
+        raise MissingData(f"The images of line {line.n} are needed for a replay; there is no {path}.") from None
+    except (ValueError, EOFError, OSError, TypeError) as error:
+        raise BadData(f"{path} is not a whole npy file ({error}).") from error
+    expected = sum(count for _, count in line.requests)
+    if len(images) != expected:
+        raise BadData(f"{path} has {len(images)} images; line {line.n} of the audit has {expected}.")
+    return images
+
+
+def requests_of(lines: Sequence[Line]) -> list[str]:
+    """The ids of the requests that were offered to learning, oldest first."""
+    return [name for line in lines if line.do in ("learn", "see") for name, _ in line.requests if name is not None]
+
+
+def write_index(path: Path, content: dict[str, Any]) -> None:
+    """Replace a small JSON file, atomically."""
+    write_atomically(path, json.dumps(content, indent=1).encode())
+
+
+def _batch_file(record: Path, n: int) -> Path:
+    return record / f"{n:08d}.npy"
+
+
+def _ends_with_newline(path: Path) -> bool:
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return True
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"

@@ -1,0 +1,152 @@
+"""What a stream holds: the adapter that learns, in shadow mode the champion that answers, and the mode."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ctta.adapter import Adapter, Step
+from ctta.answer import Answer
+from ctta.checkpoint import Capture, capture, read
+from ctta.errors import MethodMismatch, SourceMismatch, WrongMode
+from ctta.guarded import Guarded
+from ctta.serve.sharing import refuse_other_source
+from ctta.serve.types import Mode
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A copy of a learner.
+
+    Attributes:
+        learner: The adapter with its guard.
+        champion: The champion, in shadow mode.
+        mode: The mode.
+    """
+
+    learner: Capture
+    champion: Capture | None
+    mode: Mode
+
+
+class Learner:
+    """An adapter under guard, and the modes in which it may be. A replay does with it what the service did.
+
+    Whoever answers goes on answering when the mode changes: leaving shadow mode keeps the champion.
+
+    Args:
+        adapter: The guarded adapter.
+        mode: The mode to start in.
+    """
+
+    def __init__(self, adapter: Guarded, mode: Mode = "adapt") -> None:
+        self.adapter = adapter
+        self.champion: Adapter | None = None
+        self.mode: Mode = "adapt"
+        self.set_mode(mode)
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Answer without a trace."""
+        return (self.champion or self.adapter).predict(x, allow_small=True)
+
+    def can_learn(self, images: int) -> bool:
+        """Whether a batch of this size can be learnt in this mode."""
+        enough = images >= self.adapter.smallest_batch or self.adapter.inner._window is not None
+        return self.mode != "frozen" and enough
+
+    def ask(self, x: Tensor) -> Answer:
+        """Answer and hold the adapter until the answer is learnt or forgotten; not in shadow mode."""
+        return self.adapter.ask(x)
+
+    def learn(self, x: Tensor) -> Step:
+        """Learn from a batch that was answered before."""
+        return self.adapter.step(x)
+
+    def see(self, x: Tensor) -> None:
+        """Take a batch into the windows without learning from it."""
+        self.adapter.see(x)
+
+    def set_mode(self, mode: Mode) -> None:
+        """Change the mode."""
+        if mode == self.mode:
+            return
+        if self.champion is not None:
+            self.adapter.take_over(self.champion.state_dict())
+            self.champion = None
+        if mode == "shadow":
+            self.champion = _copy(self.adapter.inner)
+        self.mode = mode
+
+    def promote(self) -> None:
+        """Swap the champion and the challenger.
+
+        Raises:
+            WrongMode: The mode is not "shadow".
+        """
+        if self.champion is None:
+            raise WrongMode(f"Only a stream in shadow mode has a challenger to promote; this one is {self.mode!r}.")
+        challenger, champion = self.adapter.inner.state_dict(), self.champion.state_dict()
+        self.champion.load_state_dict(challenger)
+        self.adapter.take_over(champion)
+
+    def reset(self) -> None:
+        """Return to the source; in shadow mode, champion and challenger both."""
+        self.adapter.reset()
+        if self.champion is not None:
+            self.champion.reset()
+
+    def put(self, path: Path) -> None:
+        """Take over a checkpoint file of the same method, guarded or not; in shadow mode it becomes the challenger.
+
+        Raises:
+            MethodMismatch: It is of another method.
+            SourceMismatch: It started from other weights.
+        """
+        header, state = read(path)
+        guarded = header["method"] == "guarded"
+        if guarded:
+            state = {n.removeprefix("inner."): v for n, v in state.items() if n.startswith("inner.")}
+        self._refuse_foreign(header, state["_extra_state"]["method"] if guarded else header["method"], state)
+        self.adapter.take_over(state)
+
+    def take(self) -> Taken:
+        """Copy everything."""
+        return Taken(capture(self.adapter), None if self.champion is None else capture(self.champion), self.mode)
+
+    def put_back(self, learner: dict[str, Any], champion: dict[str, Any] | None, mode: Mode) -> None:
+        """Return to what `take` gave."""
+        self.adapter.load_state_dict(learner)
+        self.champion = None
+        if champion is not None:
+            self.champion = _copy(self.adapter.inner)
+            self.champion.load_state_dict(champion)
+        self.mode = mode
+
+    def load(self, learner: Path, champion: Path | None, mode: Mode) -> None:
+        """Return to what was saved in files."""
+        header, state = read(learner)
+        self._refuse_foreign(header, None, state, "inner.")
+        self.put_back(state, None if champion is None else read(champion)[1], mode)
+
+    def _refuse_foreign(
+        self, header: dict[str, Any], method: str | None, state: dict[str, Any], prefix: str = ""
+    ) -> None:
+        inner = self.adapter.inner
+        if method is not None and method.lower() != type(inner).__name__.lower():
+            raise MethodMismatch(f"The state is of {method}; this stream adapts by {type(inner).__name__}.")
+        if header["source"] != inner.source_digest:
+            raise SourceMismatch(
+                f"The state was adapted from weights {header['source'][:12]}..., not from {inner.source_digest[:12]}..."
+            )
+        refuse_other_source(state, inner, prefix)
+
+
+def _copy(adapter: Adapter) -> Adapter:
+    """A copy that shares the parameters that never change and the initial state."""
+    shared = {id(p): p for name, p in adapter.named_parameters() if name in adapter._still}
+    initial = {id(value): value for value in adapter._initial.values()}
+    return copy.deepcopy(adapter, {**shared, **initial})

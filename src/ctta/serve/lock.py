@@ -1,0 +1,47 @@
+"""A lock on a folder: one process at a time owns it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ctta.errors import StateInUse
+
+
+class FolderLock:
+    """Holds a folder until it is released or the process ends, however that happens.
+
+    Args:
+        folder: The folder; it is made if it is not there.
+
+    Raises:
+        StateInUse: Somebody else holds it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file: int | None = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _lock(self._file)
+        except OSError as error:
+            self.release()
+            raise StateInUse(
+                f"Another process serves the streams in {folder}. Stop it, or choose another state folder."
+            ) from error
+
+    def release(self) -> None:
+        """Let go of the folder."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _lock(file: int) -> None:
+    try:
+        import fcntl  # noqa: PLC0415, not on every platform
+    except ModuleNotFoundError:
+        import msvcrt  # noqa: PLC0415, on Windows alone
+
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,61 @@
+"""Adapters of one source share what never changes: frozen parameters and the initial state."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ctta.adapter import Adapter
+from ctta.errors import SourceMismatch
+from ctta.guarded import Reference
+
+
+def share(adapter: Adapter, template: Adapter) -> Adapter:
+    """Let an adapter use the tensors of another one for what never changes.
+
+    Args:
+        adapter: An adapter that was just built.
+        template: An adapter of the same method, settings and source.
+    """
+    for name in adapter._still:
+        owner, _, attribute = name.rpartition(".")
+        adapter.get_submodule(owner)._parameters[attribute] = template.get_parameter(name)
+    if adapter._initial.keys() == template._initial.keys():
+        adapter._initial = template._initial
+    return adapter
+
+
+def refuse_other_source(state: Mapping[str, Any], adapter: Adapter, prefix: str = "") -> None:
+    """Refuse a state whose frozen parameters differ from those that the streams share.
+
+    Args:
+        state: The state to load.
+        adapter: The adapter to load it into.
+        prefix: What stands before the adapter's names in the state.
+
+    Raises:
+        SourceMismatch: A parameter differs.
+    """
+    for name in adapter._still:
+        given = state.get(f"{prefix}{name}")
+        if isinstance(given, Tensor) and not torch.equal(given, adapter.get_parameter(name)):
+            raise SourceMismatch(
+                f"{name} never changes in {type(adapter).__name__}; the state has other values for it."
+            )
+
+
+class SharedReference(Reference):
+    """A reference that several threads use in turn."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        super().__init__(adapter)
+        self._turn = threading.Lock()
+
+    def predict(self, held: Tensor, newest: int) -> Tensor:
+        """Predict for the last images of those that an adapter holds."""
+        with self._turn:
+            return super().predict(held, newest)
