@@ -19,12 +19,18 @@ from ctta.checkpoint import read, rebuild, settings_of
 from ctta.errors import AnswerFinished, CheckpointError, MethodMismatch, ParameterError
 from ctta.freeze import Frozen
 from ctta.functional import diversity, entropy
-from ctta.serve.guard import DEFAULT_TEXT, Restore, Signals, Verdict, Watch, parse_rules
+from ctta.serve.guard import DEFAULT_TEXT, Compared, Restore, Signals, Verdict, Watch, parse_rules
 from ctta.state import LazyBuffers
 
 _INNER = "inner."
 _Count = Annotated[int, Between(1, math.inf)]
 State = dict[str, Any]
+
+
+#: Images that are compared before the guard looks: fewer say too little about diversity.
+_POOL = 48
+#: A reference that is sure of everything still errs now and then.
+_LEAST_ENTROPY = 0.05
 
 
 class Reference:
@@ -42,6 +48,44 @@ class Reference:
     def predict(self, held: Tensor, newest: int) -> Tensor:
         """Predict for the last images of those that an adapter holds."""
         return self.adapter.predict(held, allow_small=True)[-newest:]
+
+
+class Pool:
+    """Answers of adapter and reference for the same images, until there are enough to compare."""
+
+    def __init__(self) -> None:
+        self.images = self.equal = 0
+        self.entropy = 0.0
+        self.own: Tensor | None = None
+        self.referred: Tensor | None = None
+
+    @torch.no_grad()
+    def add(self, own: Tensor, referred: Tensor) -> Compared | None:
+        """Add a batch; the comparison once there are enough images, and then the pool is empty again."""
+        p, q = own.double().softmax(1).sum(0).cpu(), referred.double().softmax(1).sum(0).cpu()
+        self.own, self.referred = (
+            p if self.own is None else self.own + p,
+            q if self.referred is None else self.referred + q,
+        )
+        self.images += len(own)
+        self.equal += int((own.argmax(1) == referred.argmax(1)).sum())
+        self.entropy += entropy(referred.double()).sum().item() / _scale(referred)
+        if self.images < _POOL:
+            return None
+        agreement = self.equal / self.images
+        drift = (1 - agreement) / max(self.entropy / self.images, _LEAST_ENTROPY)
+        compared = Compared(self.images, agreement, drift, _spread(self.referred) - _spread(self.own))
+        self.load(Pool().state())
+        return compared
+
+    def state(self) -> State:
+        """Everything in it."""
+        return dict(vars(self))
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` gave."""
+        for name in vars(self):
+            setattr(self, name, state[name])
 
 
 class Guarded(Adapter):
@@ -63,7 +107,7 @@ class Guarded(Adapter):
     Example:
         >>> import torch, ctta
         >>> from ctta.testing.models import bn_cnn
-        >>> adapter = ctta.Guarded(ctta.Tent(bn_cnn()), rules="agreement < usual - 0.3: fallback")
+        >>> adapter = ctta.Guarded(ctta.Tent(bn_cnn()), rules="drift > usual + 1: fallback")
         >>> adapter(torch.rand(4, 3, 16, 16)).shape
         torch.Size([4, 10])
     """
@@ -84,10 +128,7 @@ class Guarded(Adapter):
         self.inner = adapter
         self.rules, self.every, self.cooldown, self.keep_every = rules, every, cooldown, keep_every
         self.reference = reference or Reference(_as_new(adapter))
-        self.watch = self._new_watch()
-        self.signals: Signals | None = None
-        self.verdict = Verdict()
-        self._since_kept = 0
+        self._anew()
         self._good = self._candidate = self._moving()
         for name in ("learns", "uses_batch_statistics", "trains", "predicts_first", "passes", "answers_with"):
             if hasattr(adapter, name):
@@ -125,7 +166,7 @@ class Guarded(Adapter):
     def reset(self) -> None:
         """Return adapter and guard to their initial state, bit for bit."""
         self.inner.reset()
-        self.watch, self.signals, self.verdict, self._since_kept = self._new_watch(), None, Verdict(), 0
+        self._anew()
         self._good = self._candidate = self._moving()
 
     def judge(self, signals: Signals, learnt: bool) -> Verdict:
@@ -138,7 +179,7 @@ class Guarded(Adapter):
         self.signals, self.verdict = signals, self.watch.observe(signals)
         if self.verdict.restore is not None:
             self._return_to(self.verdict.restore)
-        elif learnt and self.watch.phase == "ok" and self.verdict.alarm is None:
+        elif learnt and self.watch.calm():
             self._since_kept += 1
             if self._since_kept >= self.keep_every:
                 self._good, self._candidate, self._since_kept = self._candidate, self._moving(), 0
@@ -147,7 +188,7 @@ class Guarded(Adapter):
     def take_over(self, state: Mapping[str, Any]) -> None:
         """Replace the guarded adapter's state by another adapter's; the guard starts anew and takes it as good."""
         self.inner.load_state_dict(state)
-        self.watch, self.signals, self.verdict, self._since_kept = self._new_watch(), None, Verdict(), 0
+        self._anew()
         self._good = self._candidate = self._moving()
 
     def freeze(self) -> Frozen:
@@ -164,15 +205,16 @@ class Guarded(Adapter):
         extra = state_dict.get("_extra_state")
         if not isinstance(extra, Mapping) or "watch" not in extra:
             raise CheckpointError("The state is not of a guarded adapter. Load it into the adapter without its guard.")
-        watch = self._new_watch()
+        watch, pool = self._new_watch(), Pool()
         try:
             watch.load(extra["watch"])
+            pool.load(extra["pool"])
             good, candidate, since = dict(extra["good"]), dict(extra["candidate"] or extra["good"]), int(extra["since"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"The state of the guard is damaged ({type(error).__name__}: {error}).") from error
         inner = {name.removeprefix(_INNER): v for name, v in state_dict.items() if name.startswith(_INNER)}
         result = self.inner.load_state_dict(inner, strict, assign)
-        self.watch, self._good, self._since_kept = watch, good, since
+        self.watch, self._pool, self._good, self._since_kept = watch, pool, good, since
         self._candidate = good if extra["candidate"] is None else candidate
         return result
 
@@ -181,6 +223,7 @@ class Guarded(Adapter):
         candidate = None if self._candidate is self._good else self._candidate
         return {
             "watch": self.watch.state(),
+            "pool": _copied(self._pool.state()),
             "good": _copied(self._good),
             "candidate": _copied(candidate),
             "since": self._since_kept,
@@ -269,6 +312,12 @@ class Guarded(Adapter):
         """The guarded adapter, and the guard's phase."""
         return f"Guarded({self.inner!r}, guard {self.watch.phase})"
 
+    def _anew(self) -> None:
+        self.watch, self._pool = self._new_watch(), Pool()
+        self.signals: Signals | None = None
+        self.verdict = Verdict()
+        self._since_kept = 0
+
     def _new_watch(self) -> Watch:
         return Watch(parse_rules(self.rules), every=self.every, cooldown=self.cooldown)
 
@@ -342,7 +391,10 @@ class _GuardedAnswer(Answer):
         step = self._inner.learn()
         if self._broken is not None:
             return Step(self.logits, step.loss, step.log)
-        verdict = guarded.judge(_signals(self._own, self._referred if self._compares else None, step), learnt=True)
+        compared = None
+        if self._compares and self._referred is not None:
+            compared = guarded._pool.add(self._own, self._referred)
+        verdict = guarded.judge(_signals(self._own, step, compared), learnt=True)
         return Step(self.logits, step.loss, {**step.log, **self._log(verdict)})
 
     def forget(self) -> None:
@@ -358,8 +410,9 @@ class _GuardedAnswer(Answer):
         log = {"guard": float(("ok", "cooldown", "probation").index(watch.phase))}
         if verdict.alarm is not None:
             log["alarm"] = 1.0
-        if signals is not None and signals.agreement is not None:
-            log["agreement"] = signals.agreement
+        if signals is not None and signals.compared is not None:
+            log |= {"agreement": signals.compared.agreement, "drift": signals.compared.drift}
+            log["lost_diversity"] = signals.compared.lost_diversity
         return log
 
     def _refer(self) -> Tensor:
@@ -383,17 +436,26 @@ class _GuardedAnswer(Answer):
 
 
 @torch.no_grad()
-def _signals(own: Tensor, referred: Tensor | None = None, step: Step | None = None) -> Signals:
-    scale = math.log(own.shape[1]) or 1.0
-    agreement = None if referred is None else (own.argmax(1) == referred.argmax(1)).double().mean().item()
+def _signals(own: Tensor, step: Step | None = None, compared: Compared | None = None) -> Signals:
     return Signals(
         len(own),
-        entropy(own).mean().item() / scale,
-        diversity(own).log().item() / scale,
-        agreement,
+        entropy(own).mean().item() / _scale(own),
+        diversity(own).log().item() / _scale(own),
         None if step is None else step.loss,
         step is None or "skipped" not in step.log,
+        compared,
     )
+
+
+def _scale(logits: Tensor) -> float:
+    """The largest entropy there is."""
+    return math.log(logits.shape[1]) or 1.0
+
+
+def _spread(total: Tensor) -> float:
+    """The normalised entropy of a sum of predictions."""
+    mean = total / total.sum()
+    return -mean.xlogy(mean).sum().item() / (math.log(len(total)) or 1.0)
 
 
 def _as_new(adapter: Adapter) -> Adapter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 import ctta
-from ctta.errors import CheckpointError, ParameterError
 from ctta.testing import Subject, checks
 from ctta.testing.contract import Check
 from ctta.testing.models import bn_cnn

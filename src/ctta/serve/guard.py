@@ -16,10 +16,15 @@ from typing import Any, Literal, get_args
 from ctta.errors import ParameterError
 
 Action = Literal["freeze", "rollback", "fallback"]
-Signal = Literal["agreement", "diversity", "entropy", "loss", "skipped"]
+Signal = Literal["agreement", "drift", "lost_diversity", "diversity", "entropy", "loss", "skipped"]
 Phase = Literal["ok", "cooldown", "probation"]
 Restore = Literal["good", "source"]
 
+_SIGNALS: tuple[Signal, ...] = get_args(Signal)
+_ACTIONS: tuple[Action, ...] = get_args(Action)
+_PHASES: tuple[Phase, ...] = get_args(Phase)
+#: Signals that need the reference.
+_COMPARED: tuple[Signal, ...] = ("agreement", "drift", "lost_diversity")
 _NUMBER = r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?)"
 _TEXT = re.compile(
     rf"\s*(\w+)\s*([<>])\s*(?:{_NUMBER}|(?:{_NUMBER}\s*\*\s*)?usual(?:\s*([+-])\s*{_NUMBER})?)\s*:\s*(\w+)\s*",
@@ -34,12 +39,17 @@ _HELP = (
 class Rule:
     """When to act, and how.
 
-    The limit is ``factor * usual + offset``, where usual is the median of the signal while the stream was ok.
+    The limit is ``factor * usual + offset``, where usual is the median of the signal while the stream was ok. A rule
+    fires when the signal has been beyond its limit by enough for long enough: the excess as a share of the limit,
+    summed over images and never below zero, must reach the guard's patience. A collapse fires at once, a slow decline
+    after some batches, a single odd batch never.
 
     Attributes:
-        signal: What is watched, pooled over the last images: "agreement" with the reference (share of equal answers),
-            "diversity" and "entropy" (0 to 1), "loss", "skipped" (share of steps that were not finite).
-        below: Whether the rule fires below the limit, or above it.
+        signal: "agreement" with the reference (share of equal answers); "drift" (share of different answers, divided by
+            the reference's own normalised entropy: where the reference is unsure, more answers may differ);
+            "lost_diversity" (how much less diverse the answers are than the reference's for the same images);
+            "diversity" and "entropy" of the answers, both 0 to 1; "loss"; "skipped" (1 for a step that was not finite).
+        below: Whether values below the limit count, or values above it.
         factor: The share of the usual value in the limit; 0 for a fixed limit.
         offset: The fixed part of the limit.
         action: "freeze" stops learning; "rollback" also returns the adapter to its last good state; "fallback" also
@@ -54,7 +64,7 @@ class Rule:
 
     @classmethod
     def parse(cls, text: str) -> Rule:
-        """Read a rule, such as ``agreement < usual - 0.25: fallback``.
+        """Read a rule, such as ``drift > usual + 0.75: fallback``.
 
         Raises:
             ParameterError: The text is not a rule.
@@ -62,11 +72,13 @@ class Rule:
         found = _TEXT.fullmatch(text)
         if found is None:
             raise ParameterError(f"{text!r} is not a rule of the guard. {_HELP}.")
-        signal, side, fixed, factor, sign, offset, action = found.groups()
-        if signal not in get_args(Signal) or action not in get_args(Action):
+        name, side, fixed, factor, sign, offset, what = found.groups()
+        signal = next((known for known in _SIGNALS if known == name), None)
+        action = next((known for known in _ACTIONS if known == what), None)
+        if signal is None or action is None:
             raise ParameterError(
-                f"{text!r} is not a rule of the guard. Signals: {', '.join(get_args(Signal))}; "
-                f"actions: {', '.join(get_args(Action))}. {_HELP}."
+                f"{text!r} is not a rule of the guard. Signals: {', '.join(_SIGNALS)}; actions: {', '.join(_ACTIONS)}. "
+                f"{_HELP}."
             )
         if fixed is not None:
             return cls(signal, side == "<", 0.0, float(fixed), action)
@@ -81,12 +93,13 @@ class Rule:
             limit = f"{times}usual{more}"
         return f"{self.signal} {'<' if self.below else '>'} {limit}: {self.action}"
 
-    def fires(self, value: float, usual: float | None) -> bool:
-        """Whether the rule fires at a value of its signal."""
+    def excess(self, value: float, usual: float | None) -> float:
+        """How far a value is beyond the limit, as a share of the limit; negative within it."""
         if self.factor and usual is None:
-            return False
+            return 0.0
         limit = self.factor * (usual or 0.0) + self.offset
-        return value < limit if self.below else value > limit
+        beyond = limit - value if self.below else value - limit
+        return beyond / max(abs(limit), 1e-6)
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
@@ -95,8 +108,25 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 
 
 #: Chosen on the digits stream; `python -m benchmarks.guard` measures them.
-DEFAULT_TEXT = "agreement < usual - 0.25: fallback; skipped > 0.5: rollback"
+DEFAULT_TEXT = "lost_diversity > 0.025: fallback; drift > usual + 0.75: fallback; skipped > 0.5: rollback"
 DEFAULT_RULES: tuple[Rule, ...] = parse_rules(DEFAULT_TEXT)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison with the reference over some images.
+
+    Attributes:
+        images: How many.
+        agreement: Share of equal answers.
+        drift: Share of different answers, divided by the reference's normalised entropy.
+        lost_diversity: The reference's diversity minus the adapter's.
+    """
+
+    images: int
+    agreement: float
+    drift: float
+    lost_diversity: float
 
 
 @dataclass(frozen=True)
@@ -107,28 +137,26 @@ class Signals:
         images: Images in the batch.
         entropy: Mean entropy of the adapter's answers, divided by log K.
         diversity: Entropy of their mean prediction, divided by log K.
-        agreement: Share of answers equal to the reference's; None if it was not asked.
         loss: The step's loss, if it has one.
         finite: Whether the step was finite.
+        compared: The comparison with the reference, if enough images were compared by now.
     """
 
     images: int
     entropy: float
     diversity: float
-    agreement: float | None = None
     loss: float | None = None
     finite: bool = True
+    compared: Compared | None = None
 
-    def values(self) -> dict[Signal, float]:
+    def values(self) -> dict[str, float]:
         """Every signal that is known, by name."""
-        found: dict[Signal, float | None] = {
-            "agreement": self.agreement,
-            "diversity": self.diversity,
-            "entropy": self.entropy,
-            "loss": self.loss,
-            "skipped": float(not self.finite),
-        }
-        return {name: value for name, value in found.items() if value is not None}
+        found = {"diversity": self.diversity, "entropy": self.entropy, "skipped": float(not self.finite)}
+        if self.loss is not None:
+            found["loss"] = self.loss
+        if self.compared is not None:
+            found |= {name: getattr(self.compared, name) for name in _COMPARED}
+        return found
 
 
 @dataclass(frozen=True)
@@ -153,27 +181,34 @@ class Watch:
 
     Args:
         rules: The rules; the first that fires decides.
-        every: Ask the reference on every so many batches.
-        cooldown: Batches without learning after an alarm. Doubled, up to eight times, by an alarm in probation.
-        probation: Batches of learning after a cooldown before the stream is ok again.
-        pool: Images over which a signal is averaged before a rule looks at it.
+        every: Ask the reference on every so many batches; in probation it is asked on all of them.
+        cooldown: Batches without learning after an alarm, and of probation after that. Doubled, up to eight times, by
+            an alarm in probation.
+        patience: How much excess, in images, makes an alarm. Recent alarms divide it.
         memory: Values from which the usual one is taken.
+        forgive: Batches without an alarm after which an alarm is forgotten.
     """
 
     rules: Sequence[Rule] = DEFAULT_RULES
     every: int = 2
     cooldown: int = 20
-    probation: int = 20
-    pool: int = 64
-    memory: int = 64
+    patience: float = 150.0
+    memory: int = 128
+    forgive: int = 200
     phase: Phase = "ok"
     action: Action | None = None
     left: int = 0
     length: int = 0
     batches: int = 0
     alarms: int = 0
-    recent: dict[Signal, deque[tuple[int, float]]] = field(default_factory=dict)
-    usual: dict[Signal, deque[float]] = field(default_factory=dict)
+    strikes: int = 0
+    since: int = 0
+    sums: list[float] = field(default_factory=list)
+    usual: dict[str, deque[float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """No excess yet."""
+        self.sums = self.sums or [0.0] * len(self.rules)
 
     def learns(self) -> bool:
         """Whether the next batch may be learnt."""
@@ -185,19 +220,23 @@ class Watch:
 
     def asks_reference(self) -> bool:
         """Whether the next batch is compared with the reference."""
-        needed = any(rule.signal == "agreement" for rule in self.rules)
+        needed = any(rule.signal in _COMPARED for rule in self.rules)
         return needed and self.phase != "cooldown" and (self.phase == "probation" or self.batches % self.every == 0)
+
+    def calm(self) -> bool:
+        """Whether the state of now may count as good: the stream is ok and no rule is halfway to an alarm."""
+        return self.phase == "ok" and all(total < self._limit() / 4 for total in self.sums)
 
     def observe(self, signals: Signals) -> Verdict:
         """Take in what a batch showed, and decide."""
         self.batches += 1
+        self._forgive()
         if self.phase == "cooldown":
             self.left -= 1
             if self.left <= 0:
-                self._enter("probation", self.probation)
+                self._enter("probation", self.length)
             return QUIET
-        pooled = self._pooled(signals)
-        fired = next((rule for rule in self.rules if self._fires(rule, pooled)), None)
+        fired = self._add(signals)
         if fired is not None:
             return self._alarm(fired)
         if self.phase == "ok":
@@ -210,15 +249,58 @@ class Watch:
             self._enter("ok", 0)
         return QUIET
 
-    def health(self) -> dict[str, float]:
-        """Every signal, pooled over the last images."""
-        return {name: _mean(values) for name, values in self.recent.items() if values}
+    def state(self) -> dict[str, Any]:
+        """Everything that changes along a stream, as JSON takes it."""
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        usual = {name: list(values) for name, values in self.usual.items()}
+        return {"phase": self.phase, "action": self.action, "sums": list(self.sums), "usual": usual, **numbers}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` gave.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is damaged, or of other rules. Nothing changes.
+        """
+        usual = {str(name): deque(map(float, v), maxlen=self.memory) for name, v in state["usual"].items()}
+        sums = [float(total) for total in state["sums"]]
+        numbers = {name: int(state[name]) for name in _NUMBERS}
+        phase, action = state["phase"], state["action"]
+        if phase not in _PHASES or action not in (None, *_ACTIONS) or len(sums) != len(self.rules):
+            raise ValueError(f"phase {phase!r}, action {action!r}, {len(sums)} sums for {len(self.rules)} rules")
+        self.phase, self.action, self.sums, self.usual = phase, action, sums, usual
+        for name, value in numbers.items():
+            setattr(self, name, value)
+
+    def _add(self, signals: Signals) -> Rule | None:
+        """Add up every rule's excess; the first rule that has had enough."""
+        values = signals.values()
+        fired = None
+        for i, rule in enumerate(self.rules):
+            if rule.signal not in values:
+                continue
+            compared = rule.signal in _COMPARED and signals.compared is not None
+            images = signals.compared.images if compared and signals.compared else signals.images
+            known = self.usual.get(rule.signal)
+            excess = rule.excess(values[rule.signal], statistics.median(known) if known else None)
+            self.sums[i] = max(0.0, self.sums[i] + images * excess)
+            if fired is None and self.sums[i] >= self._limit():
+                fired = rule
+        return fired
+
+    def _limit(self) -> float:
+        return self.patience / (1 + self.strikes)
+
+    def _forgive(self) -> None:
+        self.since += 1
+        if self.since >= self.forgive and self.strikes:
+            self.strikes, self.since = self.strikes - 1, 0
 
     def _alarm(self, rule: Rule) -> Verdict:
         # A second alarm right after a return to the good state means that it is not good.
         again = self.phase == "probation"
         self.length = min(2 * self.length, 8 * self.cooldown) if again else max(self.length, self.cooldown)
         self.alarms += 1
+        self.strikes, self.since = min(self.strikes + 1, 3), 0
         self.action = rule.action
         self._enter("cooldown", self.length)
         if rule.action == "freeze":
@@ -227,52 +309,9 @@ class Watch:
 
     def _enter(self, phase: Phase, left: int) -> None:
         self.phase, self.left = phase, left
-        self.recent.clear()
+        self.sums = [0.0] * len(self.rules)
         if phase == "ok":
             self.action = None
 
-    def _pooled(self, signals: Signals) -> set[Signal]:
-        """The signals of which enough images were seen since the phase began."""
-        enough: set[Signal] = set()
-        for name, value in signals.values().items():
-            values = self.recent.setdefault(name, deque())
-            values.append((signals.images, value))
-            while sum(n for n, _ in values) - values[0][0] >= self.pool:
-                values.popleft()
-            if sum(n for n, _ in values) >= self.pool:
-                enough.add(name)
-        return enough
 
-    def _fires(self, rule: Rule, enough: set[Signal]) -> bool:
-        if rule.signal not in enough:
-            return False
-        known = self.usual.get(rule.signal)
-        return rule.fires(_mean(self.recent[rule.signal]), statistics.median(known) if known else None)
-
-    def state(self) -> dict[str, Any]:
-        """Everything that changes along a stream, as JSON takes it."""
-        return {
-            "phase": self.phase,
-            "action": self.action,
-            "left": self.left,
-            "length": self.length,
-            "batches": self.batches,
-            "alarms": self.alarms,
-            "recent": {name: [list(pair) for pair in values] for name, values in self.recent.items()},
-            "usual": {name: list(values) for name, values in self.usual.items()},
-        }
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state` gave."""
-        recent = {name: deque((int(n), float(v)) for n, v in pairs) for name, pairs in state["recent"].items()}
-        usual = {name: deque(map(float, values), maxlen=self.memory) for name, values in state["usual"].items()}
-        numbers = {name: int(state[name]) for name in ("left", "length", "batches", "alarms")}
-        if state["phase"] not in get_args(Phase) or state["action"] not in (None, *get_args(Action)):
-            raise ValueError(f"phase {state['phase']!r}, action {state['action']!r}")
-        self.phase, self.action, self.recent, self.usual = state["phase"], state["action"], recent, usual
-        self.left, self.length = numbers["left"], numbers["length"]
-        self.batches, self.alarms = numbers["batches"], numbers["alarms"]
-
-
-def _mean(pairs: deque[tuple[int, float]]) -> float:
-    return sum(n * value for n, value in pairs) / sum(n for n, _ in pairs)
+_NUMBERS = ("left", "length", "batches", "alarms", "strikes", "since")

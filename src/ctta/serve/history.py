@@ -193,7 +193,7 @@ class History:
                     raise
         except Exception as error:
             self.failed = str(error)
-            logger.error("stream %s could not be saved: %s", self._stream, error)  # noqa: TRY400, no bug of ours
+            logger.error("stream %s could not be saved: %s", self._stream, error)
             raise
         else:
             self.failed = None

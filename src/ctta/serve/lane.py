@@ -121,7 +121,7 @@ class Lane:
             self._refuse_ended()
             if self._images and self._images + images > self._limits.queue:
                 raise QueueFull(
-                    f"{self._images} images wait in stream {self.name!r}, of {self._limits.queue} at most. Try again later.",
+                    f"{self._images} images wait in stream {self.name!r}; at most {self._limits.queue} may.",
                     self._retry_after(),
                 )
             request = _Request(ask, Future(), self._clock())
@@ -406,7 +406,7 @@ class Lane:
         n = self._audit.next()
         self._audit.keep(n, x)
         adapter = learner.adapter
-        signals = {} if adapter.signals is None else {k: float(v) for k, v in adapter.signals.values().items()}
+        signals = {} if adapter.signals is None else adapter.signals.values()
         with self._changed:
             self._counts.learnt += 1
             self._counts.resets += int(adapter.verdict.restore is not None) + int(step.log.get("teacher_reset", 0))
@@ -535,7 +535,7 @@ class Lane:
         try:
             self._audit.write(line)
         except OSError as error:
-            logger.error("the audit of stream %s could not be written: %s", self.name, error)  # noqa: TRY400
+            logger.error("the audit of stream %s could not be written: %s", self.name, error)
         self._publish(
             {"do": deed, "n": n, "alarm": alarm, "images": sum(count for _, count in requests), **line.signals}
         )

@@ -118,7 +118,7 @@ def same_state(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(same_state(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         return len(one) == len(other) and all(same_state(a, b) for a, b in zip(one, other, strict=True))
-    return bool(one == other) or (one != one and other != other)
+    return repr(one) == repr(other)
 
 
 def _bits(value: Tensor) -> Tensor:

@@ -67,8 +67,8 @@ class Service:
         self.limits = limits
         self._mode, self._rules, self._clock = mode, "; ".join(map(str, guard)), clock
         self._classifier, self._make = classifier, make
-        self._temporary = tempfile.TemporaryDirectory(prefix="ctta-serve-") if state is None else None
-        self._folder = state if self._temporary is None else Path(self._temporary.name)
+        self._temporary = None if state is not None else tempfile.TemporaryDirectory(prefix="ctta-serve-")
+        self._folder = state if state is not None else Path(self._temporary.name if self._temporary else "")
         self._record = record
         self._lock = FolderLock(self._folder)
         try:
