@@ -102,6 +102,7 @@ class Guarded(Adapter):
         every: Compare with the unadapted network on every so many batches.
         cooldown: Batches without learning after an alarm.
         keep_every: Learnt batches after which the state is kept; it counts as good after as many more without an alarm.
+        patience: How much excess over a rule's limit, summed over images, makes an alarm.
         reference: The unadapted network, if several adapters share one.
 
     Example:
@@ -120,6 +121,7 @@ class Guarded(Adapter):
         every: _Count = 2,
         cooldown: _Count = 20,
         keep_every: _Count = 25,
+        patience: Annotated[float, Between(0, math.inf)] = 150.0,
         reference: Reference | None = None,
     ) -> None:
         if not isinstance(adapter, Adapter) or isinstance(adapter, Guarded):
@@ -127,6 +129,7 @@ class Guarded(Adapter):
         LazyBuffers.__init__(self)
         self.inner = adapter
         self.rules, self.every, self.cooldown, self.keep_every = rules, every, cooldown, keep_every
+        self.patience = patience
         self.reference = reference or Reference(_as_new(adapter))
         self._anew()
         self._good = self._candidate = self._moving()
@@ -319,7 +322,7 @@ class Guarded(Adapter):
         self._since_kept = 0
 
     def _new_watch(self) -> Watch:
-        return Watch(parse_rules(self.rules), every=self.every, cooldown=self.cooldown)
+        return Watch(parse_rules(self.rules), every=self.every, cooldown=self.cooldown, patience=self.patience)
 
     def _moving(self) -> State:
         """A copy of the state without the parameters that never change."""

@@ -20,6 +20,7 @@ from ctta.files import write_atomically
 #: "learn" and "see" take a batch; "answer" changes nothing; the others are operations.
 Deed = Literal["learn", "see", "answer", "start", "resume", "reset", "rollback", "mode", "promote", "put", "snapshot"]
 STREAM_FILE = "audit.jsonl"
+_OPTIONAL = ("requests", "shed", "alarm", "snapshot", "signals")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Audit:
     def write(self, line: Line) -> None:
         """Append a line in one write, so that a crash loses it whole or not at all."""
         if self._file is not None:
-            fields = {name: value for name, value in asdict(line).items() if value not in (None, (), {}, False)}
+            fields = {name: value for name, value in asdict(line).items() if value or name not in _OPTIONAL}
             os.write(self._file, json.dumps(fields).encode() + b"\n")
 
     def close(self) -> None:
@@ -108,6 +109,7 @@ def read_audit(path: Path) -> Iterator[Line]:
 
     Raises:
         MissingData: There is no such file.
+        BadData: A line is whole, and not one of an audit.
     """
     try:
         file = path.open("rb")
@@ -117,10 +119,13 @@ def read_audit(path: Path) -> Iterator[Line]:
         for text in file:
             try:
                 fields: dict[str, Any] = json.loads(text)
+            except ValueError:
+                continue
+            try:
                 requests = tuple((name, int(count)) for name, count in fields.pop("requests", ()))
                 line = Line(**fields, requests=requests)
-            except (ValueError, TypeError):
-                continue
+            except (ValueError, TypeError, AttributeError) as error:
+                raise BadData(f"{path} has a line that no audit has: {text[:100]!r} ({error}).") from error
             yield line
 
 

@@ -71,9 +71,12 @@ def replay(
     lines = list(read_audit(folder / STREAM_FILE))
     returned = {line.snapshot for line in lines if line.do in ("rollback", "resume")}
     taken: dict[str, Taken] = {}
-    learner = Learner(Guarded(make(classifier), rules="; ".join(map(str, guard))), mode)
+    rules = "; ".join(map(str, guard))
+    learner = Learner(Guarded(make(classifier), rules=rules), mode)
     learnt, compared, different = 0, [], []
     for line in lines:
+        if line.do == "start":  # also after a crash before the first snapshot
+            learner = Learner(Guarded(make(classifier), rules=rules), mode)
         _do(line, learner, images, folder, taken)
         learnt += line.do == "learn"
         if line.snapshot is None or line.do in ("rollback", "resume"):

@@ -1,0 +1,259 @@
+"""Snapshots, restarts, evictions, the audit and its replay."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import ctta
+import ctta.serve.guard
+from ctta.checkpoint import serialised
+from ctta.errors import MethodMismatch, NotACheckpoint, SourceMismatch, StateInUse, UnknownSnapshot
+from ctta.serve.audit import read_audit
+from ctta.serve.replay import replay
+from ctta.serve.service import Service
+from serve.engine import LIMITS, ask, classifier, images, same, serving, tent
+
+
+def test_a_rollback_returns_to_the_snapshot_bit_for_bit() -> None:
+    with serving() as service:
+        ask(service, images(8))
+        kept = service.snapshot("cam")
+        before = service.state("cam")
+        ask(service, images(8, 1))
+        assert not same(service.state("cam"), before)
+        assert service.rollback("cam", kept.name).name == kept.name
+        assert same(service.state("cam"), before)
+        with pytest.raises(UnknownSnapshot):
+            service.rollback("cam", "99999999")
+
+
+def test_a_reset_returns_to_the_source() -> None:
+    with serving() as service:
+        ask(service, images(8))
+        service.reset("cam")
+        assert same(service.state("cam"), serialised(tent(classifier())))
+        assert service.stream("cam").resets == 1
+
+
+def test_the_last_snapshots_and_the_pinned_ones_are_kept(tmp_path: Path) -> None:
+    with serving(tmp_path, limits=replace(LIMITS, keep=2)) as service:
+        ask(service, images(8))
+        names = [service.snapshot("cam", pin=i == 0).name for i in range(4)]
+        assert [info.name for info in service.stream("cam").snapshots] == [names[0], *names[2:]]
+    files = {path.name for path in (tmp_path / "streams" / "cam").glob("*.safetensors")}
+    assert files == {f"{name}.safetensors" for name in (names[0], *names[2:])}
+
+
+def test_snapshots_are_taken_every_so_many_steps(tmp_path: Path) -> None:
+    with serving(tmp_path, limits=replace(LIMITS, save_every=2)) as service:
+        for i in range(5):
+            ask(service, images(8, i))
+    with serving(tmp_path) as service:
+        assert service.stream("cam").snapshots[-1].steps == 5
+
+
+def test_a_restarted_service_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    alone = tent(classifier())
+    for i in range(4):
+        alone.step(images(8, i))
+    with serving(tmp_path) as service:
+        for i in range(4):
+            ask(service, images(8, i), id=f"r{i}")
+    with serving(tmp_path) as service:
+        assert service.stream("cam").steps == 4
+        assert not ask(service, images(8, 3), id="r3", learn=True).learnt
+        assert torch.equal(ask(service, images(8, 4)).logits, alone.step(images(8, 4)).logits)
+
+
+def test_an_evicted_stream_comes_back_bit_equal() -> None:
+    with serving() as service:
+        for i in range(3):
+            ask(service, images(8, i), id=f"r{i}")
+        before = service.state("cam")
+        service.evict("cam")
+        assert not service._lanes["cam"].resident
+        assert same(service.state("cam"), before)
+        assert not ask(service, images(8, 2), id="r2").learnt
+
+
+def test_an_idle_stream_is_evicted_by_itself() -> None:
+    with serving(limits=replace(LIMITS, idle=0.05)) as service:
+        ask(service, images(8))
+        events = service.subscribe("cam")
+        while events.get(timeout=120)["do"] != "evict":
+            pass
+        assert not service._lanes["cam"].resident
+        assert ask(service, images(8, 1)).steps == 1
+
+
+def test_a_downloaded_state_opens_in_python_and_can_be_put_back(tmp_path: Path) -> None:
+    with serving() as service:
+        for i in range(3):
+            ask(service, images(8, i))
+        data = service.state("cam")
+        service.put_state("other", data)
+        assert same(service.state("other"), data)
+    path = tmp_path / "cam.safetensors"
+    path.write_bytes(data)
+    assert ctta.Tent.load(path, classifier()).steps == 3
+
+
+def test_a_state_of_another_source_or_method_is_refused_and_changes_nothing() -> None:
+    other = copy.deepcopy(classifier())
+    with torch.no_grad():
+        next(other.parameters()).add_(1)
+    with serving() as service:
+        ask(service, images(8))
+        before = service.state("cam")
+        for data, error in (
+            (serialised(tent(other)), SourceMismatch),
+            (serialised(ctta.BN(classifier())), MethodMismatch),
+            (b"nonsense", NotACheckpoint),
+        ):
+            with pytest.raises(error):
+                service.put_state("cam", data)
+        forged = tent(classifier())
+        with torch.no_grad():
+            next(p for n, p in forged.named_parameters() if n in forged._still).add_(1)
+        with pytest.raises(SourceMismatch):
+            service.put_state("cam", serialised(forged))
+        assert same(service.state("cam"), before)
+
+
+def test_streams_share_what_never_learns() -> None:
+    with serving() as service:
+        ask(service, images(8), "a")
+        ask(service, images(8), "b")
+        a, b = (service._lanes[name]._learner.adapter.inner for name in "ab")  # type: ignore[union-attr]
+        assert all(a.get_parameter(name) is b.get_parameter(name) for name in a._still)
+        assert all(one is other for one, other in zip(a._initial.values(), b._initial.values(), strict=True))
+        assert not any(p is q for p, q in zip(a.trained, b.trained, strict=True))
+
+
+def test_a_second_service_on_one_folder_is_refused(tmp_path: Path) -> None:
+    with serving(tmp_path), pytest.raises(StateInUse, match="Another process"):
+        Service(classifier(), tent, name="tiny", state=tmp_path)
+    with serving(tmp_path):
+        pass
+
+
+def test_a_full_disk_stops_neither_answers_nor_learning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: object, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with serving(tmp_path, limits=replace(LIMITS, save_every=1)) as service:
+        ask(service, images(8))
+        kept = service.snapshot("cam")
+        with monkeypatch.context() as patch:
+            patch.setattr("ctta.serve.history.write_atomically", full)
+            for i in range(3):
+                assert ask(service, images(8, i)).learnt
+            with pytest.raises(OSError, match="No space"):
+                service.snapshot("cam")
+            assert service.stream("cam").snapshots[-1].name == kept.name
+        assert service.snapshot("cam").steps == 4
+
+
+def test_stream_names_cannot_leave_the_folder(tmp_path: Path) -> None:
+    names = ["../up", ".", "..", "a/b", "é" * 300, "x\0y"]
+    with serving(tmp_path, limits=replace(LIMITS, streams=10)) as service:
+        for name in names:
+            ask(service, images(2), name)
+    assert len(list((tmp_path / "streams").iterdir())) == len(names)
+    with serving(tmp_path, limits=replace(LIMITS, streams=10)) as service:
+        assert sorted(status.name for status in service.streams()) == sorted(names)
+
+
+def test_a_damaged_snapshot_falls_back_to_the_one_before(tmp_path: Path) -> None:
+    with serving(tmp_path) as service:
+        ask(service, images(8))
+        first = service.snapshot("cam")
+        before = service.state("cam")
+        ask(service, images(8, 1))
+        last = service.snapshot("cam")
+    (tmp_path / "streams" / "cam" / f"{last.name}.safetensors").write_bytes(b"torn")
+    with serving(tmp_path) as service:
+        assert same(service.state("cam"), before)
+        assert first.name in [info.name for info in service.stream("cam").snapshots]
+
+
+def test_a_replay_of_the_audit_equals_every_snapshot(tmp_path: Path) -> None:
+    state, record = tmp_path / "state", tmp_path / "record"
+    rules = ctta.serve.guard.parse_rules("entropy < 100: fallback")
+    limits = replace(LIMITS, save_every=2)
+    with serving(state, limits=limits, record=record, guard=rules) as service:
+        for i in range(5):
+            ask(service, images(64, i), id=f"r{i}")
+        ask(service, images(1))
+        service.set_mode("cam", "shadow")
+        ask(service, images(64, 6))
+        service.promote("cam")
+        ask(service, images(64, 7))
+        service.set_mode("cam", "adapt")
+        service.rollback("cam")
+        service.evict("cam")
+        ask(service, images(64, 8))
+        service.reset("cam")
+        ask(service, images(64, 9))
+    found = replay(state, record, "cam", classifier(), tent, guard=rules)
+    assert found.different == ()
+    assert len(found.compared) >= 6
+    assert found.learner.adapter.steps == 1
+    assert any(line.alarm for line in read_audit(state / "streams" / "cam" / "audit.jsonl"))
+
+
+KILLED = """
+import sys, threading
+from pathlib import Path
+from dying import PACKAGE, Lines
+from serve.engine import LIMITS, ask, classifier, images, tent, same
+from dataclasses import replace
+from ctta.serve.service import Service
+import torch
+torch.set_num_threads(1)
+folder, line = Path(sys.argv[1]), int(sys.argv[2])
+service = Service(classifier(), tent, name="tiny", state=folder / "state", record=folder / "record",
+                  limits=replace(LIMITS, save_every=2))
+lines = Lines(PACKAGE / "serve", line)
+threading.settrace(lines)
+for i in range(12):
+    ask(service, images(8, i), id=f"r{i}")
+service.close()
+print(lines.count)
+"""
+
+
+def run_until_killed(folder: Path, line: int) -> subprocess.CompletedProcess[str]:
+    tests = Path(__file__).parent.parent
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
+    return subprocess.run(
+        [sys.executable, "-c", KILLED, str(folder), str(line)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("line", [700, 1700, 2600])
+def test_a_killed_service_resumes_and_equals_a_replay(tmp_path: Path, line: int) -> None:
+    done = run_until_killed(tmp_path, line)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    with serving(tmp_path / "state", record=tmp_path / "record", limits=replace(LIMITS, save_every=2)) as service:
+        for i in range(3):
+            ask(service, images(8, 50 + i))
+        expected = service.state("cam")
+    found = replay(tmp_path / "state", tmp_path / "record", "cam", classifier(), tent)
+    assert found.different == ()
+    assert same(serialised(found.learner.adapter.inner), expected)

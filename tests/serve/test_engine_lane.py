@@ -1,0 +1,264 @@
+"""A lane: requests get their own rows, replies leave before learning, and nothing accepted is lost."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+import torch
+
+import ctta
+from ctta.checkpoint import serialised
+from ctta.errors import (
+    ImageShape,
+    LabelError,
+    ParameterError,
+    QueueFull,
+    ServiceClosing,
+    TooManyStreams,
+    UnknownLane,
+    WrongMode,
+)
+from ctta.serve.types import Ask, Limits
+from serve.engine import LIMITS, WAIT, Held, ask, classifier, held_learning, images, same, serving, tent
+
+
+def test_a_stream_answers_and_learns_as_its_adapter_would_alone() -> None:
+    alone = tent(classifier())
+    with serving() as service:
+        for i in range(4):
+            reply = ask(service, images(8, i))
+            assert torch.equal(reply.logits, alone.step(images(8, i)).logits)
+            assert (reply.steps, reply.learnt, reply.mode) == (i, True, "adapt")
+
+
+def test_a_reply_leaves_before_the_learning_starts() -> None:
+    with held_learning() as make, serving(make=make) as service:
+        assert ask(service, images(8)).logits.shape == (8, 10)
+        assert Held.learning.wait(WAIT)
+        assert service.stream("cam").learnt == 0
+        Held.gate.set()
+
+
+def test_requests_that_wait_together_are_one_batch_and_get_their_own_rows() -> None:
+    alone = tent(classifier())
+    with held_learning() as make, serving(make=make) as service:
+        ask(service, images(8))
+        assert Held.learning.wait(WAIT)
+        waiting = [service.submit(Ask("cam", images(n, seed=n))) for n in (1, 2, 3)]
+        Held.gate.set()
+        replies = [future.result(WAIT) for future in waiting]
+    alone.step(images(8))
+    expected = alone.step(torch.cat([images(n, seed=n) for n in (1, 2, 3)])).logits.split([1, 2, 3])
+    assert all(torch.equal(reply.logits, rows) for reply, rows in zip(replies, expected, strict=True))
+    assert [reply.steps for reply in replies] == [1, 1, 1]
+
+
+def test_many_threads_get_their_own_rows_and_streams_are_never_mixed() -> None:
+    # Frozen and without batch norm's company, an answer depends on its own image only.
+    source = ctta.Source(classifier())
+    wanted = {(s, i): source.predict(images(1 + i % 3, seed=100 * s + i)) for s in range(3) for i in range(20)}
+    limits = Limits(wait=0.001, queue=10_000)
+    with serving(make=ctta.Source, limits=limits) as service, ThreadPoolExecutor(8) as threads:
+
+        def send(key: tuple[int, int]) -> torch.Tensor:
+            stream, i = key
+            return ask(service, images(1 + i % 3, seed=100 * stream + i), f"cam{stream}", id=f"{i}").logits
+
+        for key, logits in zip(wanted, threads.map(send, wanted), strict=True):
+            torch.testing.assert_close(logits, wanted[key])
+        assert [status.answered for status in service.streams()] == [sum(1 + i % 3 for i in range(20))] * 3
+
+
+def test_two_streams_learn_apart() -> None:
+    alone = {name: tent(classifier()) for name in ("a", "b")}
+    with serving() as service:
+        for i in range(3):
+            for seed, name in enumerate(alone):
+                x = images(8, 10 * i + seed)
+                assert torch.equal(ask(service, x, name).logits, alone[name].step(x).logits)
+
+
+def test_one_image_alone_is_answered_and_not_learnt() -> None:
+    with serving() as service:
+        reply = ask(service, images(1))
+        assert reply.logits.isfinite().all()
+        assert not reply.learnt
+        assert service.stream("cam").steps == 0
+
+
+def test_single_images_are_learnt_with_a_window() -> None:
+    with serving(make=lambda source: ctta.Tent(source, window=4)) as service:
+        for i in range(8):
+            ask(service, images(1, i))
+        service.snapshot("cam")
+        assert service.stream("cam").steps == 2
+
+
+def test_a_probe_is_answered_and_leaves_no_trace() -> None:
+    with serving() as service:
+        ask(service, images(8))
+        before = service.state("cam")
+        assert not ask(service, images(8, 1), learn=False).learnt
+        assert same(service.state("cam"), before)
+
+
+def test_a_repeated_id_is_answered_and_not_learnt_again() -> None:
+    with serving() as service:
+        assert ask(service, images(8), id="one").learnt
+        before = service.state("cam")
+        assert not ask(service, images(8), id="one").learnt
+        assert same(service.state("cam"), before)
+
+
+def test_a_busy_stream_learns_its_share_and_counts_the_rest() -> None:
+    limits = replace(LIMITS, learn_share=0.25, batch=2)
+    with held_learning() as make, serving(make=make, limits=limits) as service:
+        first = service.submit(Ask("cam", images(2)))
+        first.result(WAIT)
+        assert Held.learning.wait(WAIT)
+        waiting = [service.submit(Ask("cam", images(2, i))) for i in range(9)]
+        Held.gate.set()
+        learnt = [future.result(WAIT).learnt for future in waiting]
+        service.snapshot("cam")
+        status = service.stream("cam")
+    # The fourth and the eighth because a share is owed, the ninth because nothing waits behind it.
+    assert learnt == [False, False, False, True, False, False, False, True, True]
+    assert (status.learnt, status.shed) == (4, 6)
+
+
+def test_a_frozen_stream_answers_and_does_not_change() -> None:
+    with serving() as service:
+        ask(service, images(8))
+        service.set_mode("cam", "frozen")
+        before = service.state("cam")
+        reply = ask(service, images(8, 1))
+        assert (reply.mode, reply.learnt) == ("frozen", False)
+        assert same(service.state("cam"), before)
+
+
+def test_in_shadow_the_champion_answers_until_the_challenger_is_promoted() -> None:
+    champion, challenger = tent(classifier()), tent(classifier())
+    with serving() as service:
+        service.put_state("cam", serialised(tent(classifier())))
+        service.set_mode("cam", "shadow")
+        for i in range(3):
+            reply = ask(service, images(8, i))
+            assert torch.equal(reply.logits, champion.predict(images(8, i)))
+            assert reply.learnt
+            challenger.step(images(8, i))
+        service.promote("cam")
+        assert torch.equal(ask(service, images(8, 5), learn=False).logits, challenger.predict(images(8, 5)))
+        service.promote("cam")
+        assert torch.equal(ask(service, images(8, 5), learn=False).logits, champion.predict(images(8, 5)))
+
+
+def test_only_a_stream_in_shadow_mode_can_be_promoted() -> None:
+    with serving() as service:
+        ask(service, images(8))
+        with pytest.raises(WrongMode, match="shadow"):
+            service.promote("cam")
+
+
+def test_a_stopped_learner_fills_the_queue_and_not_the_memory() -> None:
+    limits = replace(LIMITS, queue=16)
+    with held_learning() as make, serving(make=make, limits=limits) as service:
+        ask(service, images(8))
+        assert Held.learning.wait(WAIT)
+        waiting = [service.submit(Ask("cam", images(8, i))) for i in range(2)]
+        for _ in range(50):
+            with pytest.raises(QueueFull) as full:
+                service.submit(Ask("cam", images(8)))
+            assert full.value.retry_after > 0
+        assert service.stream("cam").queue == 16
+        Held.gate.set()
+        assert all(future.result(WAIT).logits.shape == (8, 10) for future in waiting)
+
+
+def test_close_under_load_answers_everything_that_was_accepted() -> None:
+    accepted, refused = [], threading.Event()
+    with serving(limits=replace(LIMITS, queue=10_000)) as service:
+
+        def send(seed: int) -> None:
+            try:
+                while True:
+                    accepted.append(service.submit(Ask(f"cam{seed % 2}", images(2, seed))))
+                    if len(accepted) > 60:
+                        refused.set()
+            except ServiceClosing:
+                pass
+
+        threads = [threading.Thread(target=send, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        assert refused.wait(WAIT)
+        service.close()
+        for thread in threads:
+            thread.join(WAIT)
+        assert all(future.done() and future.result().logits.shape == (2, 10) for future in accepted)
+
+
+def test_a_batch_that_cannot_be_answered_fails_alone() -> None:
+    with serving() as service:
+        ask(service, images(8))
+        with pytest.raises(Exception, match="channels"):
+            ask(service, torch.rand(8, 5, 16, 16))
+        assert ask(service, images(8)).learnt
+
+
+def test_more_streams_than_allowed_are_refused() -> None:
+    with serving(limits=replace(LIMITS, streams=2)) as service:
+        ask(service, images(2), "a")
+        ask(service, images(2), "b")
+        with pytest.raises(TooManyStreams):
+            ask(service, images(2), "c")
+        assert ask(service, images(2), "a").learnt
+
+
+@pytest.mark.parametrize("shape", [(3, 16, 16), (0, 3, 16, 16), (5, 3, 16, 16), (1, 3, 64, 64)])
+def test_requests_beyond_the_limits_are_refused_at_once(shape: tuple[int, ...]) -> None:
+    with serving(limits=replace(LIMITS, images=4, pixels=8192)) as service, pytest.raises(ImageShape):
+        service.submit(Ask("cam", torch.zeros(shape)))
+
+
+def test_labels_give_the_error_of_the_answers_as_they_were_made() -> None:
+    with serving() as service:
+        answers = {f"r{i}": ask(service, images(4, i), id=f"r{i}").logits.argmax(1) for i in range(2)}
+        wrong = {"r0": answers["r0"].tolist(), "r1": [(c + 1) % 10 for c in answers["r1"].tolist()], "never": [1]}
+        report = service.labels("cam", wrong)
+        assert (report.error, report.labelled, report.unknown) == (50.0, 8, ("never",))
+        report = service.labels("cam", {"r1": answers["r1"].tolist()})
+        assert (report.error, report.labelled) == (0.0, 8)
+        with pytest.raises(LabelError):
+            service.labels("cam", {"r0": [10, 0, 0, 0]})
+
+
+def test_only_the_last_request_ids_are_remembered() -> None:
+    with serving(limits=replace(LIMITS, remembered=2)) as service:
+        for i in range(3):
+            ask(service, images(2, i), id=f"r{i}")
+        assert service.labels("cam", {f"r{i}": [0, 0] for i in range(3)}).unknown == ("r0",)
+
+
+def test_events_tell_of_every_batch_and_drop_the_oldest() -> None:
+    with serving() as service:
+        ask(service, images(2))
+        events = service.subscribe("cam")
+        for i in range(300):
+            ask(service, images(1, i), learn=False)
+        service.snapshot("cam")
+        assert events.qsize() == events.maxsize
+        event = events.get(timeout=WAIT)
+        assert (event["stream"], event["do"], event["images"]) == ("cam", "answer", 1)
+        service.unsubscribe("cam", events)
+
+
+def test_unknown_streams_and_modes_are_named_errors() -> None:
+    with serving() as service:
+        with pytest.raises(UnknownLane):
+            service.stream("nobody")
+        ask(service, images(2))
+        with pytest.raises(ParameterError, match="mode"):
+            service.set_mode("cam", "dreaming")  # type: ignore[arg-type]
