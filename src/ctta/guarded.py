@@ -113,6 +113,10 @@ class Guarded(Adapter):
         torch.Size([4, 10])
     """
 
+    signals: Signals | None
+    verdict: Verdict
+    _since_kept: int
+
     def __init__(
         self,
         adapter: Adapter,
@@ -317,7 +321,7 @@ class Guarded(Adapter):
 
     def _anew(self) -> None:
         self.watch, self._pool = self._new_watch(), Pool()
-        self.signals: Signals | None = None
+        self.signals = None
         self.verdict = Verdict()
         self._since_kept = 0
 

@@ -25,6 +25,8 @@ _ACTIONS: tuple[Action, ...] = get_args(Action)
 _PHASES: tuple[Phase, ...] = get_args(Phase)
 #: Signals that need the reference.
 _COMPARED: tuple[Signal, ...] = ("agreement", "drift", "lost_diversity")
+#: Batches of probation for every batch of cooldown: harm that was slow to show must have the time to show again.
+_PROBATION = 3
 _NUMBER = r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?)"
 _TEXT = re.compile(
     rf"\s*(\w+)\s*([<>])\s*(?:{_NUMBER}|(?:{_NUMBER}\s*\*\s*)?usual(?:\s*([+-])\s*{_NUMBER})?)\s*:\s*(\w+)\s*",
@@ -182,8 +184,8 @@ class Watch:
     Args:
         rules: The rules; the first that fires decides.
         every: Ask the reference on every so many batches; in probation it is asked on all of them.
-        cooldown: Batches without learning after an alarm, and of probation after that. Doubled, up to eight times, by
-            an alarm in probation.
+        cooldown: Batches without learning after an alarm; three times as many of probation follow. An alarm in
+            probation doubles both, up to eight times.
         patience: How much excess, in images, makes an alarm. Recent alarms divide it.
         memory: Values from which the usual one is taken.
         forgive: Batches without an alarm after which an alarm is forgotten.
@@ -234,7 +236,7 @@ class Watch:
         if self.phase == "cooldown":
             self.left -= 1
             if self.left <= 0:
-                self._enter("probation", self.length)
+                self._enter("probation", _PROBATION * self.length)
             return QUIET
         fired = self._add(signals)
         if fired is not None:
