@@ -19,7 +19,7 @@ from ctta.checkpoint import read, rebuild, settings_of
 from ctta.errors import AnswerFinished, CheckpointError, MethodMismatch, ParameterError
 from ctta.freeze import Frozen
 from ctta.functional import diversity, entropy
-from ctta.serve.guard import DEFAULT_TEXT, Compared, Restore, Signals, Verdict, Watch, parse_rules
+from ctta.guard import DEFAULT_TEXT, Compared, Restore, Signals, Verdict, Watch, parse_rules
 from ctta.state import LazyBuffers
 
 _INNER = "inner."
@@ -93,7 +93,7 @@ class Guarded(Adapter):
 
     While the guard is content, the guarded adapter answers and learns as it would alone. When a rule fires, it stops
     learning for a while, and depending on the rule returns to its last good state and lets the unadapted network answer
-    (see `ctta.serve.guard.Rule`). ``Step.log`` then has "alarm": 1, and always "guard": 0 for ok, 1 for cooldown, 2 for
+    (see `ctta.guard.Rule`). ``Step.log`` then has "alarm": 1, and always "guard": 0 for ok, 1 for cooldown, 2 for
     probation.
 
     Args:

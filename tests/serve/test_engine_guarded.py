@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import ctta
 from ctta.errors import CheckpointError, MethodMismatch, ParameterError, SourceMismatch
-from ctta.serve.guard import DEFAULT_RULES, Compared, Rule, Signals, Watch, parse_rules
+from ctta.guard import DEFAULT_RULES, Compared, Rule, Signals, Watch, parse_rules
 from ctta.testing import Subject, checks
 from ctta.testing.compare import difference
 from ctta.testing.contract import Check

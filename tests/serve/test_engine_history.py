@@ -15,9 +15,9 @@ import pytest
 import torch
 
 import ctta
-import ctta.serve.guard
 from ctta.checkpoint import serialised
 from ctta.errors import MethodMismatch, NotACheckpoint, SourceMismatch, StateInUse, UnknownSnapshot
+from ctta.guard import parse_rules
 from ctta.serve.audit import read_audit
 from ctta.serve.replay import replay
 from ctta.serve.service import Service
@@ -189,7 +189,7 @@ def test_a_damaged_snapshot_falls_back_to_the_one_before(tmp_path: Path) -> None
 
 def test_a_replay_of_the_audit_equals_every_snapshot(tmp_path: Path) -> None:
     state, record = tmp_path / "state", tmp_path / "record"
-    rules = ctta.serve.guard.parse_rules("entropy < 100: fallback")
+    rules = parse_rules("entropy < 100: fallback")
     limits = replace(LIMITS, save_every=2)
     with serving(state, limits=limits, record=record, guard=rules) as service:
         for i in range(5):

@@ -14,9 +14,9 @@ from ctta.adapter import Adapter
 from ctta.checkpoint import read
 from ctta.classifier import Classifier
 from ctta.errors import BadData
+from ctta.guard import DEFAULT_RULES, Rule
 from ctta.guarded import Guarded
 from ctta.serve.audit import STREAM_FILE, Line, read_audit, read_batch
-from ctta.serve.guard import DEFAULT_RULES, Rule
 from ctta.serve.history import folder_name
 from ctta.serve.learner import Learner, Taken
 from ctta.serve.types import Mode

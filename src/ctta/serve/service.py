@@ -16,9 +16,9 @@ from typing import Any
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
 from ctta.errors import ImageDtype, ImageShape, ParameterError, ServiceClosing, TooManyStreams, UnknownLane
+from ctta.guard import DEFAULT_RULES, Rule
 from ctta.guarded import Guarded
 from ctta.serve.audit import STREAM_FILE, Audit, read_audit, requests_of
-from ctta.serve.guard import DEFAULT_RULES, Rule
 from ctta.serve.history import History, Writer, folder_name, stream_of
 from ctta.serve.labels import Requests
 from ctta.serve.lane import Lane
