@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ctta.adapter import Adapter
 from ctta.errors import SourceMismatch
@@ -23,7 +23,10 @@ def share(adapter: Adapter, template: Adapter) -> Adapter:
     """
     for name in adapter._still:
         owner, _, attribute = name.rpartition(".")
-        adapter.get_submodule(owner)._parameters[attribute] = template.get_parameter(name)
+        # The same memory under a version counter of its own: loading a state writes the same values to it, and autograd
+        # would refuse the step of another stream that is under way.
+        shared = nn.Parameter(template.get_parameter(name).data, requires_grad=False)
+        adapter.get_submodule(owner)._parameters[attribute] = shared
     if adapter._initial.keys() == template._initial.keys():
         adapter._initial = template._initial
     return adapter
