@@ -367,7 +367,9 @@ class Lane:
             answer = learner.ask(x)
             self._answer(batch, answer.logits, taught=True, learnt=offered)
             step = self._try(answer.learn)
-        if step is not None:
+        if step is None:
+            self._write("answer", batch)
+        else:
             self._learnt(learner, batch, x, step)
 
     def _sheds(self) -> bool:
