@@ -15,6 +15,7 @@ from ctta.errors import BadData, MissingData
 from run_folders import record_of, steps_of, write_run
 
 STEPS = steps_of((4, 2, 3), teacher=True)
+FIRST = json.dumps(STEPS[0]).encode() + b"\n"
 
 
 def compress_steps() -> ModuleType:
@@ -69,8 +70,8 @@ def test_the_log_of_an_unfinished_run_is_left_alone(tmp_path: Path) -> None:
     [
         (lambda data: data[:-9], "cannot be read"),
         (lambda data: b"no gzip", "cannot be read"),
-        (lambda data: gzip.compress(b'{"index": 0}\n[1]\n'), "Line 2 of .* holds list"),
-        (lambda data: gzip.compress(b'{"index": 0}\n{"ind'), "Line 2 of .* is not a step"),
+        (lambda data: gzip.compress(FIRST + b"[1]\n"), "Line 2 of .* is not an object"),
+        (lambda data: gzip.compress(FIRST + b'{"ind'), "Line 2 of .* is not a step"),
         (lambda data: gzip.compress(b"\xff\xfe\n"), "Line 1 of .* is not a step"),
     ],
     ids=["cut off", "foreign", "no object", "half a line", "no text"],

@@ -165,6 +165,8 @@ def _parsed(line: bytes) -> tuple[dict[str, Any], bool]:
     missing = {"index", "domain", "images"} - set(step)
     if missing:
         raise ValueError(f"it has no {min(missing)!r}")
+    if not {"error", "wrong"} & set(step):
+        raise ValueError("it has neither 'error' nor 'wrong'")
     return step, check is not None
 
 
