@@ -16,10 +16,6 @@ _PLAIN = re.compile(r"([<>|=]?)([biuf])([1248])")
 _MOST_DIMENSIONS, _LONGEST_SIDE = 8, 1 << 48
 
 
-class _BadHeader(ValueError):
-    """The bytes are not the header of an array of plain numbers."""
-
-
 @dataclass(frozen=True)
 class NpyHeader:
     """What the header of an npy says about the array behind it."""
@@ -39,21 +35,21 @@ def read_header(file: BinaryIO) -> NpyHeader:
     """Read the header at the file's position.
 
     Raises:
-        _BadHeader: if it is truncated, too long or malformed, or if the array does not hold plain numbers.
+        ValueError: if it is truncated, too long or malformed, or if the array does not hold plain numbers.
     """
     start = file.read(8)
     if len(start) < 8 or not start.startswith(_MAGIC):
-        raise _BadHeader("it does not start as an npy")
+        raise ValueError("it does not start as an npy")
     version = start[6]
     if version not in (1, 2):
-        raise _BadHeader(f"version {version} of the format is not for plain numbers")
+        raise ValueError(f"version {version} of the format is not for plain numbers")
     width = 2 if version == 1 else 4
     length = int.from_bytes(file.read(width), "little")
     if length > _LONGEST:
-        raise _BadHeader(f"its header claims {length} bytes")
+        raise ValueError(f"its header claims {length} bytes")
     text = file.read(length)
     if len(text) < length:
-        raise _BadHeader("its header is truncated")
+        raise ValueError("its header is truncated")
     dtype, shape, fortran = _parsed(text.decode("latin1"))
     return NpyHeader(dtype, shape, fortran, 8 + width + length)
 
@@ -63,21 +59,21 @@ def _parsed(text: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
         # Python 2 wrote long integers with an L.
         header = ast.literal_eval(re.sub(r"(?<=\d)L\b", "", text).strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        raise _BadHeader("its header cannot be parsed") from error
+        raise ValueError("its header cannot be parsed") from error
     if not isinstance(header, dict) or set(header) != {"descr", "fortran_order", "shape"}:
-        raise _BadHeader("its header does not describe an array")
+        raise ValueError("its header does not describe an array")
     descr, shape, fortran = header["descr"], header["shape"], header["fortran_order"]
     known = _PLAIN.fullmatch(descr) if isinstance(descr, str) else None
     if known is None:
-        raise _BadHeader(f"it holds {str(descr)[:40]!r}, not plain numbers")
+        raise ValueError(f"it holds {str(descr)[:40]!r}, not plain numbers")
     if (
         not isinstance(shape, tuple)
         or len(shape) > _MOST_DIMENSIONS
         or not all(type(side) is int and 0 <= side < _LONGEST_SIDE for side in shape)
         or not isinstance(fortran, bool)
     ):
-        raise _BadHeader(f"its header claims the shape {str(shape)[:80]}")
+        raise ValueError(f"its header claims the shape {str(shape)[:80]}")
     try:
         return np.dtype(descr), shape, fortran
     except TypeError as error:  # f1, b8: a kind and a size that do not go together
-        raise _BadHeader(f"it holds {descr!r}, not plain numbers") from error
+        raise ValueError(f"it holds {descr!r}, not plain numbers") from error

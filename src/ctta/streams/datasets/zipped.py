@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctta.files import size
-from ctta.streams.datasets.npy_header import BadHeader, NpyHeader, read_header
+from ctta.streams.datasets.npy_header import NpyHeader, read_header
 
 #: Whatever zipfile and the decompressors raise over a damaged archive.
 DAMAGE = (
@@ -47,7 +47,7 @@ def members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
         if name == member.filename:
             continue
         if name in found:
-            raise BadHeader(f"it holds two arrays {name!r}")
+            raise ValueError(f"it holds two arrays {name!r}")
         found[name] = member
     return found
 
@@ -63,7 +63,7 @@ def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[An
             data[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
             filled += len(piece)
         if filled < len(data) or file.read(1):
-            raise BadHeader("an array is not as long as it claims")
+            raise ValueError("an array is not as long as it claims")
     return data.view(header.dtype).reshape(header.shape, order="F" if header.fortran else "C")
 
 
@@ -74,7 +74,7 @@ def map_member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) ->
         header = _header(cast(BinaryIO, file), member)
     offset = _data_offset(path, member) + header.length
     if offset + header.nbytes > path.stat().st_size:
-        raise BadHeader("it is truncated")
+        raise ValueError("it is truncated")
     # Copy on write, so that torch can share the pages without a warning; the file itself never changes.
     return np.memmap(path, header.dtype, "c", offset, header.shape, "F" if header.fortran else "C")
 
@@ -99,7 +99,7 @@ def _stored_pieces(path: Path, member: zipfile.ZipInfo) -> Iterator[bytes]:
 def _header(file: BinaryIO, member: zipfile.ZipInfo) -> NpyHeader:
     header = read_header(file)
     if header.length + header.nbytes != member.file_size:
-        raise BadHeader(f"an array claims {size(header.nbytes)} where the archive has {size(member.file_size)}")
+        raise ValueError(f"an array claims {size(header.nbytes)} where the archive has {size(member.file_size)}")
     return header
 
 
@@ -108,14 +108,14 @@ def _data_offset(path: Path, member: zipfile.ZipInfo) -> int:
         file.seek(member.header_offset)
         start = file.read(_LOCAL_HEADER.size)
     if len(start) < _LOCAL_HEADER.size or not start.startswith(b"PK\x03\x04"):
-        raise BadHeader("the archive does not have its array where it says")
+        raise ValueError("the archive does not have its array where it says")
     *_, name, extra = _LOCAL_HEADER.unpack(start)
     return member.header_offset + _LOCAL_HEADER.size + int(name) + int(extra)
 
 
 def _refuse_encrypted(member: zipfile.ZipInfo) -> None:
     if member.flag_bits & 0x1:
-        raise BadHeader("it is encrypted: save it without a password")
+        raise ValueError("it is encrypted: save it without a password")
 
 
 def _refuse_bomb(member: zipfile.ZipInfo) -> None:
@@ -123,11 +123,11 @@ def _refuse_bomb(member: zipfile.ZipInfo) -> None:
     claimed, held = member.file_size, member.compress_size
     impossible = {zipfile.ZIP_STORED: claimed != held, zipfile.ZIP_DEFLATED: claimed > _DEFLATE_RATIO * (held + 64)}
     if impossible.get(member.compress_type, False):
-        raise BadHeader(f"an array claims {size(claimed)} in {size(held)}")
+        raise ValueError(f"an array claims {size(claimed)} in {size(held)}")
     if claimed >= _BOMB_FROM and claimed > _BOMB_RATIO * held:
-        raise BadHeader(f"{size(held)} would unpack to {size(claimed)}: save it with np.savez, without compression")
+        raise ValueError(f"{size(held)} would unpack to {size(claimed)}: save it with np.savez, without compression")
     if claimed > _physical_memory():
-        raise BadHeader(
+        raise ValueError(
             f"a compressed array of {size(claimed)} does not fit into memory: save it with np.savez, "
             "which can be read in parts"
         )
