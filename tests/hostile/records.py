@@ -17,7 +17,7 @@ from ctta.bench.jobs import Job, do
 from ctta.bench.record import FORMAT, read_record, read_records
 from ctta.bench.steps import line_of, read_steps
 from ctta.errors import CttaError
-from hostile.mutations import MUTATIONS, Mutate, delete, flip_a_bit, replace_all, truncate
+from hostile.mutations import MUTATIONS, delete, flip_a_bit
 from hostile.tally import Tally
 from run_folders import record_of, steps_of, write_run
 from running import numbers
@@ -137,10 +137,6 @@ def _change(draw: random.Random, value: Any) -> None:
         return
 
 
-#: What a checkpoint must survive is tried in the checkpoints' own script; here it is enough that it is damaged.
-_TO_CHECKPOINTS: tuple[Mutate, ...] = (truncate, replace_all)
-
-
 def _interrupted(draw: random.Random, root: Path) -> str:
     """Damage to one file of an interrupted run: it ends with the same numbers, or says what to delete."""
     [whole] = (root / "whole").glob("*/record.json")
@@ -149,8 +145,7 @@ def _interrupted(draw: random.Random, root: Path) -> str:
     try:
         files = sorted(path for path in copy.glob("*/*") if path.name != "lock")
         path = draw.choice(files)
-        mutations = _TO_CHECKPOINTS if path.suffix == ".ctta" else (*MUTATIONS, flip_a_bit, delete)
-        path.write_bytes(draw.choice(mutations)(draw, path.read_bytes()))
+        path.write_bytes(draw.choice((*MUTATIONS, flip_a_bit, delete))(draw, path.read_bytes()))
         try:
             record = do(JOB, copy)
         except CttaError as error:
