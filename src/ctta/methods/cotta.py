@@ -16,7 +16,7 @@ from ctta.augment import AnyView, View
 from ctta.functional import cross_entropy, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics, weights_and_biases
 from ctta.options import SharedOptions, check_bounds
-from ctta.recipes import RECIPES
+from ctta.recipes import per_dataset
 from ctta.registry import register
 from ctta.teacher import assign_at_, ema_, frozen_copy
 
@@ -33,7 +33,12 @@ class CoTTA(Adapter):
     # With augmentation: student, anchor and `views` teacher passes; without: student, anchor and teacher.
     passes = (34, 1)
     answers_with = ("teacher",)
-    recipes = RECIPES["cotta"]
+    recipes = per_dataset(
+        sgd_lr=0.01,
+        p_th={"cifar10-c": 0.92, "cifar100-c": 0.72, "imagenet-c": 0.1, "domainnet-126": 0.1},
+        restore_p={"cifar10-c": 0.01, "cifar100-c": 0.01, "imagenet-c": 0.001, "domainnet-126": 0.001},
+        symmetric={"cifar10-c": False, "cifar100-c": False, "imagenet-c": True, "domainnet-126": True},
+    )
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from ctta.functional import entropy
 from ctta.last_stage import before_last_stage
 from ctta.norms import norm_affine, source_statistics_where_single, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
-from ctta.recipes import RECIPES
+from ctta.recipes import per_dataset
 from ctta.registry import register
 
 
@@ -35,7 +35,7 @@ class DeYO(Adapter):
     trains = "the weights and biases of normalisation layers before the last stage"
     passes = (2, 1)
     defaults: ClassVar[SharedOptions] = {"nesterov": False}
-    recipes = RECIPES["deyo"]
+    recipes = per_dataset()
 
     def __init__(
         self,

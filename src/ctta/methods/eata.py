@@ -23,7 +23,7 @@ from ctta.layout import safe_layout
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.prototypes import source_images
-from ctta.recipes import RECIPES
+from ctta.recipes import per_dataset
 from ctta.registry import register
 
 
@@ -38,7 +38,10 @@ class EATA(Adapter):
     passes = (1, 1)
     # Differs from the benchmark repo, whose SGD has nesterov momentum; the authors' has not. (RDumb, DeYO, SAR too.)
     defaults: ClassVar[SharedOptions] = {"nesterov": False}
-    recipes = RECIPES["eata"]
+    recipes = per_dataset(
+        d_margin={"cifar10-c": 0.4, "cifar100-c": 0.1, "imagenet-c": 0.05, "domainnet-126": 0.1},
+        fisher_alpha={"cifar10-c": 1.0, "cifar100-c": 1.0, "imagenet-c": 2000.0, "domainnet-126": 2000.0},
+    )
 
     p_bar: Tensor | None
 

@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 
 from ctta.methods.eata import EATA
 from ctta.options import SharedOptions
-from ctta.recipes import RECIPES
+from ctta.recipes import per_dataset
 from ctta.registry import register
 
 
@@ -21,7 +21,10 @@ class RDumb(EATA):
     """ETA with a full reset (weights, optimizer, mean prediction) every 1000 steps."""
 
     defaults: ClassVar[SharedOptions] = {"reset_every": 1000, "nesterov": False}
-    recipes = RECIPES["rdumb"]
+    recipes = per_dataset(
+        # 0.4 on CIFAR100-C is what the published rows were made with; 0.1, as in EATA, is the more sensible value.
+        d_margin={"cifar10-c": 0.4, "cifar100-c": 0.4, "imagenet-c": 0.05, "domainnet-126": 0.1}
+    )
 
     def __init__(
         self, model: nn.Module, *, e_margin: float = 0.4, d_margin: float = 0.05, **shared: Unpack[SharedOptions]

@@ -24,7 +24,7 @@ from ctta.options import SharedOptions, check_bounds
 from ctta.pair import view_pass
 from ctta.projection import Projection, projection_of
 from ctta.prototypes import images_and_labels, initial_prototypes
-from ctta.recipes import RECIPES
+from ctta.recipes import MLP_EXCEPT_DOMAINNET, per_dataset
 from ctta.registry import register
 from ctta.teacher import ema_, frozen_copy
 
@@ -40,7 +40,7 @@ class RMT(Adapter):
     trains = "parameters named weight or bias"
     passes = (3, 2)
     answers_with = ("student", "teacher")
-    recipes = RECIPES["rmt"]
+    recipes = per_dataset(sgd_lr=0.01, projection=MLP_EXCEPT_DOMAINNET)
 
     p_0: Tensor
     replayed: Tensor

@@ -18,7 +18,7 @@ from ctta.augment import AnyView, View
 from ctta.functional import entropy, symmetric_cross_entropy
 from ctta.norms import norm_affine, source_statistics_where_single, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds
-from ctta.recipes import RECIPES
+from ctta.recipes import per_dataset
 from ctta.registry import register
 
 
@@ -31,7 +31,7 @@ class ROID(Adapter):
 
     trains = "the weights and biases of normalisation layers"
     passes = (2, 2)
-    recipes = RECIPES["roid"]
+    recipes = per_dataset(batch_size={"cifar10-c": 200, "cifar100-c": 200, "imagenet-c": 64, "domainnet-126": 128})
 
     p_bar: Tensor | None
 

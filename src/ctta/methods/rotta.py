@@ -17,7 +17,7 @@ from ctta.errors import TooFewClasses
 from ctta.functional import cross_entropy
 from ctta.methods._rotta_parts import Memory, replace_batch_norms, updating
 from ctta.options import SharedOptions, check_bounds
-from ctta.recipes import RECIPES
+from ctta.recipes import per_dataset
 from ctta.registry import register
 from ctta.teacher import ema_, frozen_copy
 
@@ -31,7 +31,7 @@ class RoTTA(Adapter):
     # At a batch of `update_every` images: the teacher answers, then teacher and student see the memory.
     passes = (3, 1)
     answers_with = ("teacher",)
-    recipes = RECIPES["rotta"]
+    recipes = per_dataset(optimizer="adam", lr=1e-3)
 
     def __init__(
         self,

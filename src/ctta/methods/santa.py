@@ -20,7 +20,7 @@ from ctta.options import SharedOptions, check_bounds
 from ctta.pair import view_pass
 from ctta.projection import Projection, projection_of
 from ctta.prototypes import initial_prototypes
-from ctta.recipes import RECIPES
+from ctta.recipes import MLP_EXCEPT_DOMAINNET, per_dataset
 from ctta.registry import register
 from ctta.teacher import frozen_copy
 
@@ -34,7 +34,7 @@ class SANTA(Adapter):
 
     trains = "the weights and biases of normalisation layers"
     passes = (3, 2)
-    recipes = RECIPES["santa"]
+    recipes = per_dataset(sgd_lr=0.01, projection=MLP_EXCEPT_DOMAINNET)
 
     p_0: Tensor
 

@@ -17,7 +17,7 @@ from ctta.functional import entropy
 from ctta.last_stage import before_last_stage
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
-from ctta.recipes import RECIPES
+from ctta.recipes import per_dataset
 from ctta.registry import register
 
 
@@ -28,7 +28,7 @@ class SAR(Adapter):
     trains = "the weights and biases of normalisation layers before the last stage"
     passes = (2, 2)
     defaults: ClassVar[SharedOptions] = {"optimizer": "sgd", "nesterov": False}
-    recipes = RECIPES["sar"]
+    recipes = per_dataset(optimizer="sgd")
 
     average: Tensor | None
 

@@ -12,7 +12,7 @@ from ctta.adapter import Adapter, Learning, Step
 from ctta.functional import entropy
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions
-from ctta.recipes import RECIPES
+from ctta.recipes import per_dataset
 from ctta.registry import register
 
 
@@ -22,7 +22,7 @@ class Tent(Adapter):
 
     trains = "the weights and biases of normalisation layers"
     passes = (1, 1)
-    recipes = RECIPES["tent"]
+    recipes = per_dataset()
 
     def __init__(self, model: nn.Module, **shared: Unpack[SharedOptions]) -> None:
         super().__init__(model, **shared)
