@@ -20,7 +20,7 @@ from typing_extensions import Self
 
 from ctta import errors
 from ctta.answer import Answer, finish
-from ctta.arguments import CheckedArguments
+from ctta.arguments import CheckedArguments, collected_options
 from ctta.classifier import Classifier, Precision
 from ctta.freeze import Frozen, Statistics, load_into
 from ctta.functional import diversity
@@ -289,8 +289,9 @@ class Adapter(CheckedArguments, Stateful):
         base = inspect.signature(Adapter.__init__).parameters
         found = {name: p.default for name, p in own.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in own.values()):
-            shared = SharedOptions if cls.learns else AnswerOptions
-            found |= {name: base[name].default for name in shared.__annotations__ if name not in found}
+            # A constructor whose options are not annotated takes those that a method of its kind usually takes.
+            kind = collected_options(cls.__init__) or (SharedOptions if cls.learns else AnswerOptions)
+            found |= {name: base[name].default for name in kind.__annotations__ if name not in found}
             found |= cls.defaults
         return found
 

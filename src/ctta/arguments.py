@@ -62,6 +62,27 @@ def check_arguments(cls: type, given: Mapping[str, Any]) -> None:
     _check(hints, given, cls.__name__)
 
 
+@functools.cache
+def collected_options(constructor: Callable[..., None]) -> type | None:
+    """Find the kind of options that a constructor collects.
+
+    Args:
+        constructor: The ``__init__`` of a class.
+
+    Returns:
+        The TypedDict in its ``**options: Unpack[...]``, or None if there is none or it cannot be read.
+    """
+    for name, parameter in inspect.signature(constructor).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            try:
+                hint = get_type_hints(constructor).get(name)
+            except (NameError, TypeError):  # names that only a type checker imports
+                return None
+            kind = get_args(hint)[0] if get_origin(hint) is Unpack else None
+            return kind if isinstance(kind, type) else None
+    return None
+
+
 def _checked(constructor: Constructor) -> Constructor:
     @functools.wraps(constructor)
     def checked(self: Any, *args: Any, **given: Any) -> None:

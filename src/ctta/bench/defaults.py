@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctta.recipes import RECIPES
+from ctta.method_table import built_in
 from ctta.registry import methods
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def recipe_named(method: str, data: str) -> dict[str, Any]:
         method: Name of the method, as in a record; an unknown one sets nothing.
         data: Name of the dataset.
     """
-    if method in RECIPES:
-        return _on(RECIPES[method], data)
+    if method in built_in():
+        return _on(built_in()[method].recipes, data)
     known = methods()
     return recipe(known[method], data) if method in known else {}
 
