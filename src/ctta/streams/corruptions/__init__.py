@@ -1,4 +1,4 @@
-"""The image corruptions of Hendrycks & Dietterich (2019), batched."""
+"""The image corruptions of Hendrycks & Dietterich (2019), applied to batches."""
 
 from __future__ import annotations
 
@@ -59,18 +59,40 @@ _DETERMINISTIC: Final = frozenset(
     }
 )
 _SMALLEST_SIDE: Final = 16
-#: Values worked on at once: a bound on memory, and few enough to be kind to the cache.
+#: Values processed at once: bounds memory and stays within the cache.
 _CHUNK: Final = 2**20
-#: Absorbs single-precision error below a whole grey level, which truncation would turn into a full one.
+#: Added before truncation: a result rounded to just below a whole grey level would otherwise lose a full level.
 _SLACK: Final = 2**-10
 
 
 def corrupt(images: Tensor, name: str, *, severity: int = 5, seed: int = 0, scale: Scale | None = None) -> Tensor:
-    """Corrupt images (N, C, H, W), uint8 or floats in [0, 1]; the dtype is kept.
+    """Corrupt a batch of images.
 
-    The published generator works on 8-bit images and truncates its results to 8 bits, and so does this
-    one: floats are rounded to the nearest grey level first, and come back as k/255. The random numbers
-    of an image depend on its grey levels, `seed`, `name` and `severity`, not on the batch around it.
+    Like the published generator, this works on 8-bit images and truncates the results to 8 bits: floats are first
+    rounded to the nearest grey level, and returned as k/255. The random numbers of an image depend on its grey levels,
+    `seed`, `name` and `severity`, but not on the rest of the batch.
+
+    Args:
+        images: (N, C, H, W) with 1 or 3 channels and sides of at least 16 pixels; uint8, or floats in [0, 1].
+        name: One of `CORRUPTIONS` or `HELD_OUT`.
+        severity: 1 (mild) to 5 (strong).
+        seed: Seed of the random numbers.
+        scale: "cifar" or "imagenet" selects the published constants for that dataset. By default they are chosen, or
+            interpolated, by image size.
+
+    Returns:
+        The corrupted images, with the dtype and device of `images`.
+
+    Raises:
+        UnknownStream: If there is no such corruption.
+        ParameterError: If `severity` or `scale` is out of range.
+        ImageDtype, ImageShape, ImageRange, NonFiniteImages: If the images cannot be corrupted.
+
+    Example:
+        >>> import torch
+        >>> from ctta.streams.corruptions import corrupt
+        >>> corrupt(torch.rand(8, 3, 32, 32), "fog", severity=3).shape
+        torch.Size([8, 3, 32, 32])
     """
     _check_name(name)
     _check_severity(severity)
@@ -87,7 +109,14 @@ def corrupt(images: Tensor, name: str, *, severity: int = 5, seed: int = 0, scal
 
 
 def constants(name: str, *, severity: int = 5, side: int = 32, scale: Scale | None = None) -> dict[str, float]:
-    """The constants `corrupt` uses for images whose shorter side is `side` pixels."""
+    """Return the constants that `corrupt` uses.
+
+    Args:
+        name: One of `CORRUPTIONS` or `HELD_OUT`.
+        severity: 1 to 5.
+        side: The shorter side of the images, in pixels.
+        scale: "cifar", "imagenet", or None to choose by `side`.
+    """
     _check_name(name)
     _check_severity(severity)
     _check_scale(scale)
@@ -129,20 +158,20 @@ def _check_scale(scale: str | None) -> None:
 def _check_images(images: Tensor) -> None:
     if images.dtype != torch.uint8 and not images.is_floating_point():
         raise ImageDtype(
-            f"Corruptions take uint8 images or floats in [0, 1]; got {images.dtype}. "
+            f"Images to corrupt must be uint8, or floats in [0, 1]; got {images.dtype}. "
             "Convert grey levels with images.to(torch.uint8)."
         )
     shape = tuple(images.shape)
     if images.ndim != 4 or shape[0] == 0 or shape[1] not in (1, 3) or min(shape[2:]) < _SMALLEST_SIDE:
         raise ImageShape(
-            f"Corruptions take (N, C, H, W) images with N >= 1, C 1 or 3, sides >= {_SMALLEST_SIDE}; got {shape}. "
-            "Channels come before rows and columns: use permute(0, 3, 1, 2) on (N, H, W, C)."
+            f"Images to corrupt must be (N, C, H, W) with N >= 1, C 1 or 3, sides >= {_SMALLEST_SIDE}; got {shape}. "
+            "Convert (N, H, W, C) with permute(0, 3, 1, 2)."
         )
     if images.dtype == torch.uint8:
         return
     low, high = float(images.min()), float(images.max())
     if not bool(images.isfinite().all()):
-        raise NonFiniteImages("Corruptions need finite images; got NaN or Inf. Look at the loader.")
+        raise NonFiniteImages("Images to corrupt must be finite; got NaN or Inf. Check the data loader.")
     if low < 0 or high > 1:
         raise ImageRange(
             f"Float images must lie in [0, 1]; got values in [{low:.2f}, {high:.2f}]. "

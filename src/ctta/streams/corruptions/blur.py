@@ -22,17 +22,17 @@ def defocus_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
 
 
 def motion_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Smear along a line within 45 degrees of horizontal."""
+    """Blur along a line within 45 degrees of horizontal."""
     degrees = draws.uniform(1).flatten() * 90 - 45
     return motion(x.float(), int(c["radius"]), c["sigma"], degrees)
 
 
 def zoom_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Average the image with its zooms about the centre."""
+    """Average the image with copies zoomed about the centre."""
     levels = x.float()
     height, width = x.shape[-2:]
     total = levels.clone()
-    # numpy's arange, because its rounding decides whether the end is included and how sizes are rounded.
+    # numpy's arange, as in the published code: its rounding decides whether the end is included.
     factors = np.arange(1, c["end"], c["step"]).tolist()
     for factor in factors:
         (h, top), (w, left) = central_crop(height, factor), central_crop(width, factor)
@@ -48,7 +48,7 @@ def gaussian_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _disk(radius: float, sigma: float) -> Tensor:
-    """A disk of ones, made to sum to one and then smoothed on its own grid, without its empty border."""
+    """Return a disk that sums to one, smoothed on its own grid and cropped to its non-zero part."""
     reach, smoothing = (8, 1) if radius <= 8 else (math.ceil(radius), 2)
     line = torch.arange(-reach, reach + 1, dtype=torch.float64)
     disk = (line[:, None] ** 2 + line**2 <= radius**2).double()

@@ -1,4 +1,4 @@
-"""Colour: brightness, saturation, and the grey of an image."""
+"""Colour corruptions: brightness and saturation; and conversion to grey."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ctta.streams.corruptions.draws import Draws
 
 
 def luma(x: Tensor) -> Tensor:
-    """The grey of (..., C, H, W) colour images, (..., 1, H, W)."""
+    """Convert (..., C, H, W) images to grey, (..., 1, H, W)."""
     if x.shape[-3] == 1:
         return x
     red, green, blue = x.unbind(-3)
@@ -18,14 +18,14 @@ def luma(x: Tensor) -> Tensor:
 
 
 def brightness(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Raise the HSV value: hue and saturation stay, so the three channels keep their ratios."""
+    """Raise the HSV value; hue and saturation, and so the ratios between channels, stay the same."""
     value = x.amax(1, keepdim=True).float()
     raised = (value + 255 * c["shift"]).clamp_(max=255)
     return torch.where(value > 0, x * (raised / value), raised)
 
 
 def saturate(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Change the HSV saturation: hue and value stay; grey counts as an unsaturated red."""
+    """Change the HSV saturation; hue and value stay the same. Grey counts as unsaturated red."""
     if x.shape[1] == 1:
         return x
     levels = x.float()

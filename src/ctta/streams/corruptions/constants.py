@@ -1,4 +1,4 @@
-"""The published constants of every corruption, and what they become at other image sizes."""
+"""The published constants of every corruption, and their interpolation to other image sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 Scale = Literal["cifar", "imagenet"]
 Constants = dict[str, float]
 
-#: Up to this side the CIFAR constants hold, and from the next one on those of ImageNet.
+#: Images up to the first side use the CIFAR constants, images from the second on those of ImageNet.
 CIFAR_SIDE, IMAGENET_SIDE = 64, 160
 
 
@@ -18,7 +18,7 @@ def _linear(a: float, b: float, t: float) -> float:
 
 
 def _power(a: float, b: float, t: float) -> float:
-    """A straight line in log(side) and log(value): what a length in pixels does."""
+    """Interpolate linearly in log(side) and log(value), as befits a length in pixels."""
     return float(a * (b / a) ** t) if a > 0 and b > 0 else _linear(a, b, t)
 
 
@@ -118,11 +118,14 @@ _TABLE: dict[str, _Entry] = {
 }
 # fmt: on
 
-NAMES: tuple[str, ...] = tuple(_TABLE)
-
 
 def blend_at(side: int, scale: Scale | None) -> float:
-    """Where a side lies between the two published scales: 0 is CIFAR, 1 is ImageNet."""
+    """Return the interpolation weight for an image side: 0 is CIFAR, 1 is ImageNet.
+
+    Args:
+        side: The shorter side of the images, in pixels.
+        scale: Overrides `side` if given.
+    """
     if scale is not None:
         return float(scale == "imagenet")
     t = math.log(side / CIFAR_SIDE) / math.log(IMAGENET_SIDE / CIFAR_SIDE)
@@ -130,11 +133,18 @@ def blend_at(side: int, scale: Scale | None) -> float:
 
 
 def constants_at(name: str, severity: int, side: int, scale: Scale | None) -> Constants:
-    """The named constants of one corruption for images whose shorter side is `side`."""
+    """Return the constants of a corruption by name.
+
+    Args:
+        name: The corruption.
+        severity: 1 to 5.
+        side: The shorter side of the images, in pixels.
+        scale: Overrides `side` if given.
+    """
     entry, t = _TABLE[name], blend_at(side, scale)
     pairs = zip(entry.fields, entry.cifar[severity - 1], entry.imagenet[severity - 1], strict=True)
     values = {field: blend(a, b, t) for (field, blend), a, b in pairs}
     if name == "elastic_transform":
-        # The published fractions are of 32 px for CIFAR and, for 224 px images, of 244 px.
+        # The published values are fractions of 32 px for CIFAR and of 244 px, for images of 224 px, for ImageNet.
         values = {field: v * side * _linear(1.0, 244 / 224, t) for field, v in values.items()}
     return values

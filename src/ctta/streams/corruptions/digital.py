@@ -1,4 +1,4 @@
-"""Digital: contrast, elastic transform, pixelation, JPEG."""
+"""Digital corruptions: contrast, elastic transform, pixelation, JPEG."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def contrast(x: Tensor, c: Constants, draws: Draws) -> Tensor:
     """Pull every value towards the mean of its channel."""
     pixels = x.shape[2] * x.shape[3]
     levels = x.float()
-    # Sums of whole numbers, exact in any order: the batch cannot change them.
+    # Sums of integers are exact in any order, so the result does not depend on the batch.
     total = levels.sum(3, keepdim=True).double().sum(2, keepdim=True)
     mean = (total / pixels).float()
     return (levels - mean) * c["factor"] + mean
@@ -35,7 +35,7 @@ def elastic_transform(x: Tensor, c: Constants, draws: Draws) -> Tensor:
     across = m[:, 0, 0] * xs + m[:, 1, 0] * ys + m[:, 2, 0]
     down = m[:, 0, 1] * xs + m[:, 1, 1] * ys + m[:, 2, 1]
     grid = torch.stack([across * (2 / (width - 1)) - 1, down * (2 / (height - 1)) - 1], dim=-1)
-    # align_corners mirrors about the outermost pixels, without it about the outer edges of those.
+    # With align_corners, reflection is about the centres of the outermost pixels; without, about their outer edges.
     warped = grid_sample(x.float(), grid, padding_mode="reflection", align_corners=True)
     if c["magnitude"] == 0:
         return warped
@@ -47,7 +47,7 @@ def elastic_transform(x: Tensor, c: Constants, draws: Draws) -> Tensor:
 
 
 def _inverse_affine(moves: Tensor, reach: float, height: int, width: int) -> Tensor:
-    """The maps (N, 3, 2) back from where three points moved to where they were, for rows (x, y, 1)."""
+    """Return the affine maps (N, 3, 2), for rows (x, y, 1), that undo a random displacement of three points."""
     third = min(height, width) // 3
     corners = torch.tensor([[1, 1], [1, -1], [-1, -1]], dtype=torch.float64) * third
     before = corners + torch.tensor([width // 2, height // 2])
@@ -58,7 +58,7 @@ def _inverse_affine(moves: Tensor, reach: float, height: int, width: int) -> Ten
 
 
 def pixelate(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Shrink with a box filter and blow up again."""
+    """Downsample with a box filter and upsample with nearest neighbours."""
     height, width = x.shape[-2:]
     h, w = max(int(height * c["factor"]), 1), max(int(width * c["factor"]), 1)
     if (height, width) in {(h * k, w * k) for k in (2, 4, 8)}:
@@ -71,7 +71,7 @@ def pixelate(x: Tensor, c: Constants, draws: Draws) -> Tensor:
 
 
 def _whole_boxes(x: Tensor, k: int) -> Tensor:
-    """The same for boxes of k x k pixels, k a power of two: sums of slices and shifts, half the time."""
+    """Pixelate with boxes of k x k pixels, k a power of two: sums and shifts of integers take half the time."""
     narrow = _rounded_mean([x[..., i::k] for i in range(k)])
     small = _rounded_mean([narrow[..., i::k, :] for i in range(k)]).to(torch.uint8)
     wide = small.unsqueeze(4).expand(*small.shape, k).flatten(3)
@@ -88,7 +88,7 @@ def _rounded_mean(parts: list[Tensor]) -> Tensor:
 
 @lru_cache(maxsize=32)
 def _box_matrix(size: int, smaller: int) -> Tensor:
-    # Pillow's arithmetic to the last bit: a pixel exactly on the edge of a box falls to one side of it.
+    # Follows Pillow's arithmetic to the last bit, which decides to which box a pixel exactly on an edge belongs.
     scale = size / smaller
     centre = (torch.arange(smaller, dtype=torch.float64)[:, None] + 0.5) * scale
     pixel = torch.arange(size, dtype=torch.float64)
@@ -104,7 +104,7 @@ def _nearest_source(size: int, larger: int) -> Tensor:
 
 
 def jpeg_compression(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Through Pillow's JPEG encoder and back."""
+    """Encode as JPEG and decode, with Pillow."""
     together = max(1, 2**16 // (x.shape[2] * x.shape[3]))
     out = np.empty(x.shape, dtype=np.uint8)
     for first in range(0, len(x), together):
@@ -116,7 +116,7 @@ def jpeg_compression(x: Tensor, c: Constants, draws: Draws) -> Tensor:
 def _jpeg(images: NDArray[np.uint8], quality: int, out: NDArray[np.uint8]) -> None:
     n, count, height, width = images.shape
     channels = "RGB" if count == 3 else "L"
-    # One tall picture: Pillow puts planes together and takes them apart faster than a permuted copy would.
+    # Stack the images into one tall picture: Pillow interleaves channels faster than a permuted copy would.
     planes = np.ascontiguousarray(images.swapaxes(0, 1))
     bands = [Image.frombuffer("L", (width, n * height), plane, "raw", "L", 0, 1) for plane in planes]
     tall = Image.merge(channels, bands)

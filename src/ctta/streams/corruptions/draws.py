@@ -1,4 +1,4 @@
-"""Random numbers that belong to an image, whatever batch it arrives in."""
+"""Random numbers per image, independent of the batch it is in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from torch import Tensor
 
 
 class Draws:
-    """Draws for a batch in which each image's numbers depend on its own pixels and the seed only."""
+    """Random numbers for a batch; those of an image depend only on its pixels and the tag.
+
+    Args:
+        images: The batch, uint8.
+        tag: What else determines the numbers, such as seed and corruption.
+    """
 
     def __init__(self, images: Tensor, *tag: object) -> None:
         prefix = repr((*tag, tuple(images.shape[1:]))).encode()
@@ -19,22 +24,22 @@ class Draws:
         self._drawn = 0
 
     def normal(self, *shape: int) -> Tensor:
-        """Standard normal values, (N, *shape)."""
+        """Draw standard normal values, (N, *shape)."""
         return self._fill(torch.float32, shape, lambda row: row.normal_(generator=self._generator))
 
     def uniform(self, *shape: int) -> Tensor:
-        """Values uniform in [0, 1), (N, *shape)."""
+        """Draw values uniform in [0, 1), (N, *shape)."""
         return self._fill(torch.float32, shape, lambda row: row.uniform_(generator=self._generator))
 
     def below(self, high: int, *shape: int) -> Tensor:
-        """Integers uniform in [0, high), (N, *shape)."""
+        """Draw integers uniform in [0, high), (N, *shape)."""
         return self._fill(torch.int64, shape, lambda row: row.random_(0, high, generator=self._generator))
 
     def _fill(self, dtype: torch.dtype, shape: tuple[int, ...], fill: Callable[[Tensor], Tensor]) -> Tensor:
         out = torch.empty(len(self._keys), *shape, dtype=dtype)
         self._drawn += 1
         for key, row in zip(self._keys, out.unbind(), strict=True):
-            # torch's CPU generator keeps 32 bits of its seed, so the draw's number is mixed into those.
+            # torch's CPU generator uses only 32 bits of its seed, so mix the number of the draw into those.
             self._generator.manual_seed((key + self._drawn * 0x9E3779B9) & 0xFFFFFFFF)
             fill(row)
         return out

@@ -1,4 +1,4 @@
-"""Canny edges and the chamfer distance to them, batched."""
+"""Canny edge detection and the chamfer distance to the edges, for batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from torch.nn.functional import max_pool2d, pad
 
 
 def canny(x: Tensor, *, low: float, high: float) -> Tensor:
-    """Edge map (bool) of 8-bit levels (N, 1, H, W), with the L1 norm of the 3x3 Sobel gradient."""
+    """Detect edges by the L1 norm of the 3x3 Sobel gradient.
+
+    Args:
+        x: Grey levels 0 to 255, (N, 1, H, W).
+        low: Gradient above which a pixel is an edge if it is connected to a strong one.
+        high: Gradient above which a pixel is a strong edge.
+
+    Returns:
+        A boolean map of the same shape.
+    """
     p = pad(x, (1, 1, 1, 1), mode="replicate")
     columns = p[..., :-2, :] + 2 * p[..., 1:-1, :] + p[..., 2:, :]
     dx = columns[..., 2:] - columns[..., :-2]
@@ -37,7 +46,7 @@ def canny(x: Tensor, *, low: float, high: float) -> Tensor:
 
 
 def _connected(strong: Tensor, weak: Tensor) -> Tensor:
-    """The weak pixels that touch a strong one through weak ones."""
+    """Return the weak pixels that are connected to a strong one through weak ones."""
     while True:
         grown = max_pool2d(strong.float(), 3, stride=1, padding=1).bool() & weak
         if torch.equal(grown, strong):
@@ -46,7 +55,12 @@ def _connected(strong: Tensor, weak: Tensor) -> Tensor:
 
 
 def distance(edges: Tensor, *, farthest: float) -> Tensor:
-    """Distance to the nearest edge by 5x5 chamfer steps (1, 1.4, 2.1969), at most `farthest`."""
+    """Compute the distance to the nearest edge with 5x5 chamfer steps (1, 1.4, 2.1969).
+
+    Args:
+        edges: A boolean map, (N, 1, H, W).
+        farthest: Upper bound of the distance.
+    """
     found = torch.where(edges, 0.0, farthest)
     h, w = edges.shape[-2:]
     steps = {(0, 1): 1.0, (1, 1): 1.4, (1, 2): 2.1969, (2, 1): 2.1969, (1, 0): 1.0}

@@ -1,4 +1,4 @@
-"""Separable filters as matrices: any kernel length and border costs the same two products."""
+"""Separable filters as matrices: two products, whatever the kernel length and the border."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ Border = Literal["nearest", "reflect"]
 
 
 def separable(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Apply `rows` (h, H) down and `columns` (w, W) across the images x (N, C, H, W)."""
+    """Filter images along both axes.
+
+    Args:
+        x: (N, C, H, W).
+        rows: Matrix (h, H) applied vertically.
+        columns: Matrix (w, W) applied horizontally.
+    """
     return apply_down(apply_across(x, columns), rows)
 
 
-# One product per image or channel keeps a result independent of how many images share the batch.
+# One product per image or channel, so that a result does not depend on the size of the batch.
 
 
 def apply_across(x: Tensor, columns: Tensor) -> Tensor:
@@ -35,7 +41,14 @@ def apply_down(x: Tensor, rows: Tensor) -> Tensor:
 
 
 def gaussian(x: Tensor, sigma: float, *, truncate: float = 4.0, border: Border = "nearest") -> Tensor:
-    """Gaussian blur of (N, C, H, W) cut at `truncate` sigmas; 'reflect' repeats the edge pixel."""
+    """Blur images with a Gaussian.
+
+    Args:
+        x: (N, C, H, W).
+        sigma: Standard deviation in pixels.
+        truncate: Radius of the kernel, in sigmas.
+        border: "nearest" extends the edge pixel; "reflect" mirrors the image, edge pixel included.
+    """
     rows = _gaussian_matrix(x.shape[2], sigma, truncate, border)
     columns = _gaussian_matrix(x.shape[3], sigma, truncate, border)
     return separable(x, rows, columns)
@@ -64,7 +77,12 @@ def _reflect(index: Tensor, size: int) -> Tensor:
 
 
 def convolve(x: Tensor, kernel: Tensor) -> Tensor:
-    """Filter (N, C, H, W) with one odd symmetric kernel; borders mirror without repeating the edge."""
+    """Convolve images with a kernel; borders are mirrored without repeating the edge pixel.
+
+    Args:
+        x: (N, C, H, W).
+        kernel: Symmetric, with odd sides.
+    """
     height, width = x.shape[-2:]
     down, across = kernel.shape[0] // 2, kernel.shape[1] // 2
     padded = torch.nn.functional.pad(x, (across, across, down, down), mode="reflect")
@@ -75,7 +93,7 @@ def convolve(x: Tensor, kernel: Tensor) -> Tensor:
 
 
 def _smooth(n: int) -> int:
-    """The least number >= n with no prime factor above 5, at which the FFT is fast."""
+    """Return the least number >= n without a prime factor above 5, for which the FFT is fast."""
     while True:
         rest = n
         for prime in (2, 3, 5):

@@ -1,4 +1,4 @@
-"""Frosted panes drawn by code: random textures with the tones and spectra measured on photographs."""
+"""Procedural frost: random textures with tones and spectra measured on photographs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 _SIDE = 640
-#: Bounds of the octaves below, in cycles per 256 pixels; from the fifth on they show crystals.
+#: Bounds of the octaves below, in cycles per 256 pixels; the fifth and higher octaves show crystals.
 _CYCLES = (0.3, 1, 2, 4, 8, 16, 32, 64, 128, 182)
 _CRYSTALS = 4
-#: How much more crystal grows in one place than in another.
+#: How much the density of crystals varies from place to place.
 _PATCHINESS = 0.2
-#: Normal scores at which the tones are given.
+#: Normal scores of the percentiles at which the tones are given.
 _SCORES = (-2.33, -1.64, -0.67, 0.0, 0.67, 1.64, 2.33)
 
 
@@ -23,7 +23,7 @@ class _Look(NamedTuple):
     mean: tuple[int, int, int]  # red, green, blue
     spread: tuple[int, int, int]
     tones: tuple[int, ...]  # grey levels at the percentiles 1, 5, 25, 50, 75, 95, 99
-    octaves: tuple[float, ...]  # standard deviation of the grey level in each
+    octaves: tuple[float, ...]  # standard deviation of the grey level in each octave
 
 
 # fmt: off
@@ -46,7 +46,11 @@ PANES = len(_LOOKS)
 
 
 def draw_pane(index: int) -> Tensor:
-    """Draw one of the five panes, (3, 640, 640) uint8; always the same one."""
+    """Draw a frosted pane, (3, 640, 640) uint8; the same every time.
+
+    Args:
+        index: 0 to 4.
+    """
     look = _LOOKS[index]
     octaves = _octaves(torch.Generator().manual_seed(index))
     sizes = torch.tensor(look.octaves)[:, None, None]
@@ -61,7 +65,7 @@ def draw_pane(index: int) -> Tensor:
 
 
 def _octaves(generator: torch.Generator) -> Tensor:
-    """White noise split into octaves, each of mean 0 and variance 1, (octaves, side, side)."""
+    """Split white noise into octaves of mean 0 and variance 1, (octaves, side, side)."""
     spectrum = torch.fft.rfft2(torch.randn(_SIDE, _SIDE, generator=generator))
     cycles = torch.hypot(torch.fft.fftfreq(_SIDE)[:, None], torch.fft.rfftfreq(_SIDE)) * 256
     rings = [

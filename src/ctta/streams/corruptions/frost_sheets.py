@@ -1,4 +1,4 @@
-"""Frosted panes: the photographs of the PyPI package `imagecorruptions`, or our own drawing."""
+"""Frost textures: the photographs in the PyPI package `imagecorruptions`, or procedural ones."""
 
 from __future__ import annotations
 
@@ -20,12 +20,18 @@ _FILES = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")
 
 
 def frost_source() -> str:
-    """Which frost this installation uses: 'imagecorruptions photographs' or 'procedural'."""
+    """Return which frost textures are used: "imagecorruptions photographs" if installed, else "procedural"."""
     return PHOTOGRAPHS if _photographs() else PROCEDURAL
 
 
 def sheets(zoom: float, height: int, width: int) -> tuple[Tensor, ...]:
-    """The five panes (3, h, w) uint8 at a zoom, enlarged where an image would not fit into one."""
+    """Return the five frost textures, (3, h, w) uint8.
+
+    Args:
+        zoom: Scale of the textures; raised if an image would not fit into one.
+        height: Height of the images, in pixels.
+        width: Width of the images, in pixels.
+    """
     return _sheets(_photographs(), zoom, height, width)
 
 

@@ -1,4 +1,4 @@
-"""Glass blur: pixels take their neighbours' places."""
+"""Glass blur: pixels are replaced by random neighbours."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ def glass_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
 
 
 def scan_sources(choices: Tensor, reach: int) -> Tensor:
-    """Where each pixel's value comes from, (N, H·W), after the rounds of sequential copying.
+    """Compute the index of the pixel that each pixel ends up with, (N, H·W), without copying sequentially.
 
-    `choices` (N, rounds, H, W) in [0, 4 reach²) picks the neighbour: row offset, then column offset,
-    both in [-reach, reach). The scan runs from the last row and column down, so a pixel whose
-    neighbour was visited before it takes what that neighbour had taken.
+    The published code scans the image from the last row and column to the first and copies each pixel from a neighbour.
+    If that neighbour was visited earlier in the scan, the pixel gets the value the neighbour had received.
+
+    Args:
+        choices: The chosen neighbour, (N, rounds, H, W) in [0, 4 reach²): row offset, then column offset, both in
+            [-reach, reach).
+        reach: Largest offset.
     """
     n, _, height, width = choices.shape
     side = torch.arange(-reach, reach)
@@ -42,7 +46,7 @@ def scan_sources(choices: Tensor, reach: int) -> Tensor:
         neighbour = here + offset
         visited = (neighbour > here) & scanned.take(neighbour)
         chain = torch.where(visited, neighbour, here)
-        while True:  # pointer doubling: each pass halves what is left of every chain
+        while True:  # pointer doubling: each pass halves the remaining length of every chain
             further = chain.gather(1, chain)
             if torch.equal(further, chain):
                 break

@@ -1,4 +1,4 @@
-"""Motion blur along a line, with ImageMagick's one-sided kernel."""
+"""Motion blur along a line with ImageMagick's one-sided kernel."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-#: Taps lighter than this move no pixel by a tenth of a grey level.
+#: Kernel weights below this change no pixel by a tenth of a grey level.
 _NEGLIGIBLE = 1e-5
-#: Up to this many values per image it is cheaper to gather every shifted copy than to add them one by one.
+#: Up to this many values per image, gathering all shifted copies is cheaper than adding them one by one.
 _SMALL = 2**14
-#: Gathered values worked on at once.
+#: Gathered values processed at once.
 _CACHE = 2**18
 
 
 def motion(x: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
-    """Blur each of the images (N, C, H, W) along its own angle; borders repeat the edge."""
+    """Blur each image along its own angle; borders extend the edge pixel.
+
+    Args:
+        x: (N, C, H, W).
+        radius: Half the length of the kernel, in pixels.
+        sigma: Standard deviation of the kernel, in pixels.
+        degrees: One angle per image, (N,).
+    """
     weights = _weights(radius, sigma)
     steps = torch.arange(len(weights))
     radians = torch.deg2rad(degrees.double())[:, None]
@@ -37,7 +44,7 @@ def _gathered(padded: Tensor, tops: Tensor, lefts: Tensor, weights: Tensor, shap
     n, channels, height, width = shape
     plane, row = padded.stride()[1:3]
     last = (channels - 1) * plane + (height - 1) * row + width - 1
-    # Every window of the image's shape, addressed by the position of its first value.
+    # A view of every window of the image's shape, indexed by the position of its first value.
     windows = padded.as_strided((padded.numel() - last, channels, height, width), (1, plane, row, 1))
     first = torch.arange(n)[:, None] * padded.stride(0) + tops * row + lefts
     blurred = []
@@ -53,7 +60,7 @@ def _accumulated(padded: Tensor, tops: Tensor, lefts: Tensor, weights: Tensor, s
     for i, result in enumerate(out.unbind()):
         taps: dict[tuple[int, int], float] = {}
         for top, left, weight in zip(tops[i].tolist(), lefts[i].tolist(), weights.tolist(), strict=True):
-            taps[top, left] = taps.get((top, left), 0.0) + weight  # steps that land together
+            taps[top, left] = taps.get((top, left), 0.0) + weight  # several steps may round to one pixel
         for (top, left), weight in taps.items():
             result.add_(padded[i, :, top : top + height, left : left + width], alpha=weight)
     return out

@@ -1,4 +1,4 @@
-"""Noise: gaussian, shot, impulse, speckle."""
+"""Noise corruptions: gaussian, shot, impulse, speckle."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def gaussian_noise(x: Tensor, c: Constants, draws: Draws) -> Tensor:
 
 
 def shot_noise(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Count photons: Poisson noise whose variance grows with the light."""
+    """Add Poisson noise, whose variance is proportional to the brightness."""
     return poisson(x, c["photons"], draws.uniform(*x.shape[1:])) * (255 / c["photons"])
 
 
 def impulse_noise(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Turn a share of the values black or white, half each."""
+    """Set a share of the values to black or white, half each."""
     u = draws.uniform(*x.shape[1:])
     salt = (u < c["share"] / 2).to(torch.uint8)
     return x * (u >= c["share"]) + salt * 255
 
 
 def speckle_noise(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Multiply every value by normal noise about one."""
+    """Multiply every value by normal noise of mean one."""
     return draws.normal(*x.shape[1:]).mul_(c["sd"]).add_(1).mul_(x.to(torch.float32))

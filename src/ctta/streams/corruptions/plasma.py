@@ -1,4 +1,4 @@
-"""Plasma: the diamond-square fractal that fog is made of."""
+"""The diamond-square fractal used for fog."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from torch import Tensor
 
 
 def plasma(noise: Tensor, decay: float) -> Tensor:
-    """Turn noise (N, S, S) uniform in [-1, 1], S a power of two, into fractals on a torus in [0, 1]."""
+    """Turn noise into periodic fractals in [0, 1].
+
+    Args:
+        noise: Uniform in [-1, 1], (N, S, S) with S a power of two.
+        decay: Factor by which the amplitude shrinks from one scale to the next.
+    """
     size = noise.shape[-1]
     heights = noise.clone()
     heights[:, 0, 0] = 0

@@ -1,4 +1,4 @@
-"""Poisson noise of 8-bit images: 256 distributions, drawn exactly from alias tables."""
+"""Poisson noise for 8-bit images: exact draws from 256 distributions through alias tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from torch import Tensor
 
 
 def poisson(levels: Tensor, photons: float, uniform: Tensor) -> Tensor:
-    """Photon counts for grey levels (uint8), `photons` expected at white, one uniform in [0, 1) each."""
+    """Draw photon counts.
+
+    Args:
+        levels: Grey levels, uint8.
+        photons: Expected count at white.
+        uniform: A random number in [0, 1) for every value.
+    """
     accept, own, alias = _tables(photons)
     scaled = uniform * (len(accept) // 256)
     column = scaled.int()
@@ -22,9 +28,9 @@ def poisson(levels: Tensor, photons: float, uniform: Tensor) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _tables(photons: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Walker's method: per grey level and column the share kept, and the counts of column and alias."""
+    """Build Walker's tables: for every grey level and column the acceptance share, its count and the alias count."""
     rate = torch.arange(256, dtype=torch.float64)[:, None] * photons / 255
-    reach = 8 * rate.sqrt() + 12  # the tails beyond hold less than 1e-12
+    reach = 8 * rate.sqrt() + 12  # the tails beyond have a probability below 1e-12
     first = (rate - reach).floor().clamp(min=0)
     width = 2 ** math.ceil(math.log2(float((rate + reach - first).max()) + 1))
     counts = first + torch.arange(width)

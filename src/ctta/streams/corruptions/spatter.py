@@ -1,4 +1,4 @@
-"""Spatter: drops of water or splashes of mud on the lens."""
+"""Spatter: drops of water or mud on the lens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FARTHEST = 20.0
 
 
 def spatter(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Water (a bright film) or mud (opaque brown) where smoothed noise exceeds a threshold."""
+    """Add water (a bright film) or mud (opaque brown) where smoothed noise exceeds a threshold."""
     liquid = gaussian(draws.normal(1, *x.shape[2:]) * c["sd"] + c["mean"], c["sigma"])
     if c["mud"]:
         cover = gaussian((liquid > c["threshold"]).float(), c["strength"])
@@ -36,7 +36,7 @@ def _colour(rgb: tuple[float, float, float], channels: int) -> Tensor:
 
 
 def _relief(liquid: Tensor) -> Tensor:
-    """How thick the film is: the distance to a drop's edge, equalised and lit from one corner."""
+    """Compute the thickness of the film: the distance to a drop's edge, equalised and lit from one corner."""
     depth = distance(canny(liquid, low=50, high=150), farthest=_FARTHEST)
     depth = _equalise(_box3(depth).floor_())
     p = pad(depth, (1, 1, 1, 1), mode="reflect")
@@ -56,7 +56,7 @@ def _box3(x: Tensor) -> Tensor:
 
 
 def _equalise(x: Tensor) -> Tensor:
-    """Histogram equalisation of 8-bit levels (N, 1, H, W); the darkest level present goes to 0."""
+    """Equalise the histogram of 8-bit levels (N, 1, H, W); the darkest level present becomes 0."""
     flat = x.flatten(1).long()
     counts = torch.zeros(len(x), 256, dtype=torch.int64).scatter_add_(1, flat, torch.ones_like(flat))
     total = flat.shape[1]

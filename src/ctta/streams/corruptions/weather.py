@@ -1,4 +1,4 @@
-"""Weather: snow, frost, fog."""
+"""Weather corruptions: snow, frost, fog."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ctta.streams.corruptions.zoom import central_crop, zoom_matrix
 
 
 def snow(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Whiten the image and let streaks of flakes fall over it."""
+    """Whiten the image and add streaks of falling flakes."""
     height, width = x.shape[-2:]
-    # Only the centre of the published noise field survives its zoom, so only that is drawn.
+    # The published code zooms into a larger noise field; draw only the centre, which is all that remains.
     h, w = central_crop(height, c["zoom"])[0], central_crop(width, c["zoom"])[0]
     field = draws.normal(1, h, w) * c["sd"] + c["mean"]
     flakes = separable(field, zoom_matrix(height, c["zoom"]), zoom_matrix(width, c["zoom"]))
@@ -32,7 +32,7 @@ def snow(x: Tensor, c: Constants, draws: Draws) -> Tensor:
 
 
 def frost(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Lay a random crop of a frosted pane over the image."""
+    """Blend in a random crop of a frost texture."""
     channels, height, width = x.shape[1:]
     panes = sheets(c["zoom"], height, width)
     crops = []
@@ -45,7 +45,7 @@ def frost(x: Tensor, c: Constants, draws: Draws) -> Tensor:
 
 
 def fog(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Mix in a plasma fractal, keeping the brightest value."""
+    """Blend in a plasma fractal, keeping the brightest value."""
     height, width = x.shape[-2:]
     size = 1 << (max(height, width) - 1).bit_length()
     haze = plasma(draws.uniform(size, size) * 2 - 1, c["decay"])[:, None, :height, :width]

@@ -1,4 +1,4 @@
-"""Bilinear zooms about the centre, as matrices for `filters.separable`."""
+"""Bilinear zoom about the centre, as matrices for `filters.separable`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from torch import Tensor
 
 @lru_cache(maxsize=256)
 def zoom_matrix(size: int, factor: float) -> Tensor:
-    """The (size, crop) matrix that zooms the central `crop` pixels of an axis back to `size`."""
+    """Return the matrix (size, crop) that enlarges the central part of an axis back to its full size.
+
+    Args:
+        size: Pixels along the axis.
+        factor: Zoom factor, at least 1.
+    """
     crop, _ = central_crop(size, factor)
     zoomed = max(round(crop * factor), size)
     trim = (zoomed - size) // 2
@@ -25,6 +30,11 @@ def zoom_matrix(size: int, factor: float) -> Tensor:
 
 
 def central_crop(size: int, factor: float) -> tuple[int, int]:
-    """How many central pixels of an axis survive a zoom by `factor`, and the first of them."""
+    """Return the number of central pixels that remain visible after a zoom, and the index of the first.
+
+    Args:
+        size: Pixels along the axis.
+        factor: Zoom factor, at least 1.
+    """
     crop = math.ceil(size / factor)
     return crop, (size - crop) // 2

@@ -1,4 +1,4 @@
-"""Point 11: memory over 200 steps."""
+"""Contract point 11: memory does not grow."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class _Use:
     entries: int
 
 
-# The growth over fifty steps that is a leak: about one of them, and of bytes one number, per step.
+# Growth over fifty steps that counts as a leak: roughly one object, or one 4-byte number, per step.
 _LEAK = _Use(tensors=40, tensor_bytes=160, graph_nodes=40, python_objects=40, entries=40)
 
 
 def memory_is_flat(subject: Subject) -> None:
-    """11: tensors, their bytes, autograd graphs, Python objects and what they hold stop growing within 200 steps."""
+    """11: the tensors, autograd graphs and Python objects in memory stop growing within 200 steps."""
     adapter = subject.build()
     batches = subject.batches(16, _IMAGES)
     use = []
@@ -42,7 +42,7 @@ def memory_is_flat(subject: Subject) -> None:
             use.append(_in_use())
     for what in fields(_Use):
         values = [getattr(u, what.name) for u in use]
-        # What grows by chance grows once; a leak grows in both halves.
+        # Chance growth shows up in one interval; a leak shows up in both.
         growth = min(after - before for before, after in itertools.pairwise(values))
         if growth >= getattr(_LEAK, what.name):
             found = f"{what.name} at {values} after {list(_MARKS)} steps"
@@ -52,9 +52,9 @@ def memory_is_flat(subject: Subject) -> None:
 def _in_use() -> _Use:
     gc.collect()
     alive = gc.get_objects()
-    # By type, because isinstance asks lazy proxies of other libraries for their class.
+    # issubclass of the type: isinstance would trigger lazy proxies of other libraries.
     tensors: list[Tensor] = [o for o in alive if issubclass(type(o), Tensor)]
-    # Numbers and strings are seen by the containers that hold them.
+    # The garbage collector does not track numbers and strings; count the entries of their containers instead.
     entries = sum(len(o) for o in alive if type(o) in _CONTAINERS and o is not alive)
     return _Use(len(tensors), _bytes(tensors), _graph_nodes(tensors), len(alive), entries)
 
@@ -69,7 +69,7 @@ def _bytes(tensors: list[Tensor]) -> int:
 
 
 def _graph_nodes(tensors: list[Tensor]) -> int:
-    """Autograd nodes that live tensors hold on to; their saved tensors are out of Python's sight."""
+    """Count the autograd nodes that live tensors keep alive; the tensors saved in them are invisible to Python."""
     seen: set[Any] = set()
     waiting: list[Any] = [tensor.grad_fn for tensor in tensors]
     while waiting:

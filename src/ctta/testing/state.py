@@ -1,4 +1,4 @@
-"""Points 2, 3, 4 and 6: what moves, and how it is given back, carried over and left alone."""
+"""Contract points 2, 3, 4 and 6: which state changes, and reset, resume and predict."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ctta.testing.subject import Subject, run
 
 
 def only_trained_move(subject: Subject) -> None:
-    """2: of the student only the parameters given to begin change, and nothing of the user's model does.
+    """2: only the parameters passed to begin change in the student, and the user's model stays unchanged.
 
-    A teacher, buffers of the method's own, and buffers that the model's own forward pass writes may change.
+    A teacher, the method's own buffers and buffers that the model's forward pass updates itself may change.
     """
     point = "2 only_trained_move"
     model = subject.source()
@@ -29,28 +29,28 @@ def only_trained_move(subject: Subject) -> None:
     source = subject.classifier()
     types = {name: type(module) for name, module in source.named_modules()}
     kept = {id(p) for p in adapter.parameters()}
-    if strangers := [p for p in adapter.trained if id(p) not in kept]:
-        raise ContractBroken(point, "trained parameters to be the adapter's", f"{len(strangers)} that are not")
+    if foreign := [p for p in adapter.trained if id(p) not in kept]:
+        raise ContractBroken(point, "trained parameters that belong to the adapter", f"{len(foreign)} that do not")
     learning = {id(p) for p in adapter.trained}
-    still = {name: p for name, p in adapter.student.named_parameters() if id(p) not in learning}
+    frozen = {name: p for name, p in adapter.student.named_parameters() if id(p) not in learning}
     for name, module in adapter.student.named_modules():
-        # A layer the method put in place of the source's may keep statistics of its own.
+        # A layer that the method substituted for one of the source may keep its own statistics.
         if types.get(name) is type(module):
-            still |= {f"{name}.{key}": b for key, b in module.named_buffers(recurse=False)}
-    for name in _written_by_forward(subject):
-        still.pop(name, None)
-    before = {name: value.detach().clone() for name, value in still.items()}
+            frozen |= {f"{name}.{key}": b for key, b in module.named_buffers(recurse=False)}
+    for name in _updated_by_forward(subject):
+        frozen.pop(name, None)
+    before = {name: value.detach().clone() for name, value in frozen.items()}
     run(adapter, subject.batches(5))
     now = dict(adapter.student.named_parameters()) | dict(adapter.student.named_buffers())
     moved = [name for name in before if name not in now or not same_bits(before[name], now[name])]
     if moved:
-        raise ContractBroken(point, "only the parameters given to begin to change", f"changes of {moved[:5]}")
+        raise ContractBroken(point, "only the parameters passed to begin to change", f"changes in {moved[:5]}")
     if found := difference(untouched, _facts(model), "model"):
-        raise ContractBroken(point, "the user's own model to stay as it is", found)
+        raise ContractBroken(point, "the user's own model to stay unchanged", found)
 
 
 def reset_restores(subject: Subject) -> None:
-    """3: reset() returns every bit of the state, and the same stream gives the same answers."""
+    """3: reset() restores every bit of the state, and the same stream then gives the same predictions."""
     point = "3 reset_restores"
     for arguments in subject.with_and_without_window():
         adapter = subject.build(**arguments)
@@ -61,11 +61,14 @@ def reset_restores(subject: Subject) -> None:
         if found := difference(start, adapter.state_dict()):
             raise ContractBroken(point, "the state of a new adapter after reset()", found)
         if found := difference(first, run(adapter, batches), "logits"):
-            raise ContractBroken(point, "the same answers after reset()", found)
+            raise ContractBroken(point, "the same predictions after reset()", found)
 
 
 def resume_bit_equal(subject: Subject) -> None:
-    """4: saved mid-stream, through state_dict and, where registered, a file, a fresh adapter goes on bit for bit."""
+    """4: a fresh adapter that loads a state saved mid-stream continues bit for bit.
+
+    The state goes through state_dict and, if the method is registered, through a file.
+    """
     point = "4 resume_bit_equal"
     for arguments in subject.with_and_without_window():
         adapter = subject.build(**arguments)
@@ -80,16 +83,16 @@ def resume_bit_equal(subject: Subject) -> None:
         adapter.reset()
         for how, resumed in copies.items():
             if found := difference(expected, run(resumed, rest), "logits"):
-                raise ContractBroken(point, f"a stream resumed by {how} to go on bit for bit", found)
+                raise ContractBroken(point, f"a stream resumed by {how} to continue bit for bit", found)
             if found := difference(state, resumed.state_dict()):
                 raise ContractBroken(point, f"the same state at the end of a stream resumed by {how}", found)
             resumed.reset()
             if found := difference(adapter.state_dict(), resumed.state_dict()):
-                raise ContractBroken(point, f"reset() after {how} to return to the same start", found)
+                raise ContractBroken(point, f"reset() after {how} to restore the same initial state", found)
 
 
 def predict_leaves_no_trace(subject: Subject) -> None:
-    """6: predict changes no bit of the state, nor what the next step answers."""
+    """6: predict changes neither the state nor the predictions of the next step."""
     point = "6 predict_leaves_no_trace"
     for arguments in subject.with_and_without_window():
         adapter, twin = subject.build(**arguments), subject.build(**arguments)
@@ -97,15 +100,15 @@ def predict_leaves_no_trace(subject: Subject) -> None:
             before = adapter.state_dict()
             first = adapter.predict(subject.batches(1, start=i + 2)[0])
             if found := difference(before, adapter.state_dict()):
-                raise ContractBroken(point, "predict to leave the state as it is", found)
+                raise ContractBroken(point, "predict to leave the state unchanged", found)
             if found := difference(first, adapter.predict(subject.batches(1, start=i + 2)[0]), "logits"):
-                raise ContractBroken(point, "predict to answer the same twice", found)
+                raise ContractBroken(point, "the same logits from predict when called twice", found)
             if found := difference(twin.step(x).logits, adapter.step(x).logits, "logits"):
-                raise ContractBroken(point, "a step after predict to answer as if there had been none", found)
+                raise ContractBroken(point, "predict not to affect the next step", found)
 
 
-def _written_by_forward(subject: Subject) -> list[str]:
-    """Names of the buffers that a forward pass of the source model changes by itself."""
+def _updated_by_forward(subject: Subject) -> list[str]:
+    """Name the buffers that a forward pass of the source model updates itself."""
     source = subject.classifier().eval()
     before = {name: value.clone() for name, value in source.named_buffers()}
     with torch.no_grad():
@@ -115,7 +118,7 @@ def _written_by_forward(subject: Subject) -> list[str]:
 
 def _through_a_file(adapter: Adapter, subject: Subject) -> Adapter:
     defaults = adapter.arguments()
-    # What a file cannot carry is given again; a tensor lives on as state.
+    # Pass again what a file cannot hold; tensors are saved as state.
     carried = bool | int | float | str | None | Tensor | type
     given = {
         name: value
@@ -129,7 +132,7 @@ def _through_a_file(adapter: Adapter, subject: Subject) -> Adapter:
 
 
 def _facts(model: Any) -> dict[str, Any]:
-    """Everything of a model that an adapter might be tempted to change."""
+    """Snapshot everything in a model that an adapter could change."""
     state = copy.deepcopy(dict(model.state_dict()))
     flags = {name: (p.requires_grad, p.grad is None) for name, p in model.named_parameters()}
     return {"state": state, "flags": flags, "training": [m.training for m in model.modules()]}

@@ -1,4 +1,4 @@
-"""Points 5 and 15: the world outside an adapter, its global generators, files and network."""
+"""Contract points 5 and 15: no use of global random generators, files or the network."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ctta.testing.subject import Subject, run
 
 
 def seeded(subject: Subject) -> None:
-    """5: the same seed gives the same outputs, and the global generators are left alone."""
+    """5: the same seed gives the same outputs, and the global random generators stay unchanged."""
     point = "5 seeded"
     batches = subject.batches(4)
     arguments = {"seed": 3} if subject.takes("seed") else {}
-    answers = []
+    outputs = []
     for seed in (11, 12):
         with _global_seed(seed):
             before = _global_state()
@@ -38,16 +38,16 @@ def seeded(subject: Subject) -> None:
             _check_untouched(point, "predict", before)
             adapter.reset()
             _check_untouched(point, "reset", before)
-            answers.append(first)
-    if found := difference(answers[0], answers[1], "logits"):
+            outputs.append(first)
+    if found := difference(outputs[0], outputs[1], "logits"):
         raise ContractBroken(point, "the same outputs from the same seed", found)
 
 
 def constructor_reads_nothing(subject: Subject) -> None:
-    """15: the constructor opens no file and no connection."""
+    """15: the constructor opens no file and no network connection."""
     point = "15 constructor_reads_nothing"
     model = subject.source()
-    # torch imports parts of itself when the first optimizer is built.
+    # Build an optimizer first: torch lazily imports modules, which opens files, when the first one is built.
     torch.optim.Adam([torch.zeros(1, requires_grad=True)]).zero_grad()
     with _watched() as opened:
         try:
@@ -60,11 +60,11 @@ def constructor_reads_nothing(subject: Subject) -> None:
 
 @contextmanager
 def _global_seed(seed: int) -> Iterator[None]:
-    """Other global generators inside, the caller's afterwards."""
+    """Seed the global random generators inside the context, and restore them afterwards."""
     torch_state, numpy_state, python_state = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
         torch.manual_seed(seed)
-        np.random.seed(seed)  # noqa: NPY002, the global generator is what is watched
+        np.random.seed(seed)  # noqa: NPY002 - this check is about the global generator
         random.seed(seed)
         yield
     finally:
@@ -80,12 +80,12 @@ def _global_state() -> dict[str, Any]:
 
 def _check_untouched(point: str, what: str, before: dict[str, Any]) -> None:
     if found := difference(before, _global_state(), "generator"):
-        raise ContractBroken(point, f"{what} to leave the global generators alone", found)
+        raise ContractBroken(point, f"{what} not to touch the global random generators", found)
 
 
 @contextmanager
 def _watched() -> Iterator[list[str]]:
-    """Inside, files and connections opened from Python are listed; connections are refused as well."""
+    """List the files and connections that Python code opens inside the context; connections are also refused."""
     opened: list[str] = []
 
     def listed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Point 10: NaN and Inf, in the images, in the loss and in the gradient."""
+"""Contract point 10: NaN and Inf in images, losses and gradients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST = 6
 
 
 def accidents_do_not_reach_weights(subject: Subject) -> None:
-    """10: a NaN image, loss or gradient never reaches the weights; a step lost to it is counted in ``skipped``."""
+    """10: NaN in an image, loss or gradient never reaches the weights; a dropped step is counted in ``skipped``."""
     with _quiet():
         _broken_images(subject)
         _broken_losses(subject)
@@ -42,9 +42,9 @@ def _broken_images(subject: Subject) -> None:
     except Exception as error:
         raise ContractBroken(_POINT, "NonFiniteImages for NaN images", repr(error)) from error
     else:
-        raise ContractBroken(_POINT, "NonFiniteImages for NaN images", "a step that went through")
+        raise ContractBroken(_POINT, "NonFiniteImages for NaN images", "no error")
     if found := difference(before, adapter.state_dict()):
-        raise ContractBroken(_POINT, "no trace of a batch that was refused", found)
+        raise ContractBroken(_POINT, "a rejected batch to leave the state unchanged", found)
 
     if not subject.takes("invalid"):
         return
@@ -56,15 +56,15 @@ def _broken_images(subject: Subject) -> None:
         if len(logits) != len(images) or not logits.isfinite().all():
             raise ContractBroken(_POINT, 'finite logits for every image with invalid="answer"', f"{logits}")
         if found := difference(before, adapter.state_dict()):
-            raise ContractBroken(_POINT, 'nothing learnt from NaN images with invalid="answer"', found)
+            raise ContractBroken(_POINT, 'no learning from NaN images with invalid="answer"', found)
 
 
 class _Fault:
-    """Spoils chosen forward passes of a classifier and of all its copies."""
+    """Injects NaN or Inf into chosen forward passes of a classifier and all its copies."""
 
     def __init__(self) -> None:
-        self.what: Literal["logits", "gradient"] = "logits"
-        self.spoilt: set[int] | None = set()
+        self.target: Literal["logits", "gradient"] = "logits"
+        self.faulty: set[int] | None = set()
         self.calls = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Fault:
@@ -72,20 +72,20 @@ class _Fault:
 
     def hook(self, module: nn.Module, args: tuple[Any, ...], logits: Tensor) -> Tensor:
         now, self.calls = self.calls, self.calls + 1
-        if self.spoilt is not None and now not in self.spoilt:
+        if self.faulty is not None and now not in self.faulty:
             return logits
-        if self.what == "logits":
+        if self.target == "logits":
             return logits * float("nan")
         if logits.requires_grad:
             logits.register_hook(lambda gradient: gradient * float("inf"))  # type: ignore[no-untyped-call]
         return logits
 
     @contextmanager
-    def at(self, calls: set[int] | None, what: Literal["logits", "gradient"]) -> Iterator[None]:
-        """Inside, these forward passes (None: all) are spoilt."""
-        self.what, self.spoilt, self.calls = what, calls, 0
+    def at(self, calls: set[int] | None, target: Literal["logits", "gradient"]) -> Iterator[None]:
+        """Inject the fault into these forward passes (None: all) inside the context."""
+        self.target, self.faulty, self.calls = target, calls, 0
         yield
-        self.spoilt, self.calls = set(), 0
+        self.faulty, self.calls = set(), 0
 
 
 def _broken_losses(subject: Subject) -> None:
@@ -93,32 +93,37 @@ def _broken_losses(subject: Subject) -> None:
     source.register_forward_hook(fault.hook)
     adapter = subject.make(source)
     batches = subject.batches(8)
-    # The first step also checks a head that was guessed: let it pass in peace.
+    # The first step also verifies a guessed head, so it must run without a fault.
     adapter.step(batches[0])
     with fault.at(set(), "logits"):
         adapter.step(batches[1])
         passes = fault.calls
     one_by_one = [{i} for i in sorted({*range(min(passes, _MOST)), passes - 1})]
-    whats: tuple[Literal["logits", "gradient"], ...] = ("logits", "gradient")
-    for what in whats:
+    targets: tuple[Literal["logits", "gradient"], ...] = ("logits", "gradient")
+    for target in targets:
         for number, calls in enumerate([None, *one_by_one]):
-            where = f"{what} of {'every pass' if calls is None else f'pass {min(calls)}'}"
-            _spoil(adapter, fault, calls, what, batches[number % len(batches)], where)
+            where = f"{target} of {'every pass' if calls is None else f'pass {min(calls)}'}"
+            _step_with_fault(adapter, fault, calls, target, batches[number % len(batches)], where)
             if not adapter.step(batches[(number + 1) % len(batches)]).logits.isfinite().all():
-                raise ContractBroken(_POINT, f"sound logits after NaN in the {where}", "NaN or Inf")
+                raise ContractBroken(_POINT, f"finite logits after NaN in the {where}", "NaN or Inf")
 
 
-def _spoil(
-    adapter: Adapter, fault: _Fault, calls: set[int] | None, what: Literal["logits", "gradient"], x: Tensor, where: str
+def _step_with_fault(
+    adapter: Adapter,
+    fault: _Fault,
+    calls: set[int] | None,
+    target: Literal["logits", "gradient"],
+    x: Tensor,
+    where: str,
 ) -> None:
     before, skipped = adapter.state_dict(), adapter.skipped
-    with fault.at(calls, what):
+    with fault.at(calls, target):
         adapter.step(x)
     after = adapter.state_dict()
     broken = [name for name, v in after.items() if isinstance(v, Tensor) and _newly_broken(before.get(name), v)]
     if broken:
-        raise ContractBroken(_POINT, f"NaN in the {where} not to reach the state", f"it is in {broken[:5]}")
-    # Networks, prototypes and optimizer; a memory of images may have taken in what it was shown.
+        raise ContractBroken(_POINT, f"NaN in the {where} not to reach the state", f"NaN in {broken[:5]}")
+    # Compare networks, prototypes and optimizer only: a memory of images may have stored the batch.
     parts = [f"{name}." for name, module in adapter.named_modules() if isinstance(module, Classifier)]
     own = {name for name, _ in adapter.named_buffers(recurse=False)} | {name for name, _ in adapter.named_parameters()}
     ours = {name for name in before if name in own or name.startswith(tuple(parts))}
@@ -126,8 +131,8 @@ def _spoil(
         found = difference({n: before[n] for n in ours if n in after}, {n: after[n] for n in ours if n in after})
         found = found or difference(_optimizer(before), _optimizer(after), "optimizer")
         if found:
-            raise ContractBroken(_POINT, f"a step skipped for NaN in the {where} to leave no trace", found)
-    elif what == "logits" and calls is None:
+            raise ContractBroken(_POINT, f"a step skipped for NaN in the {where} to leave the state unchanged", found)
+    elif target == "logits" and calls is None:
         trained = {id(p) for p in adapter.trained}
         names = [name for name, p in adapter.named_parameters() if id(p) in trained]
         moved = difference({n: before[n] for n in names}, {n: after[n] for n in names})
@@ -136,7 +141,7 @@ def _spoil(
 
 
 def _newly_broken(before: Tensor | None, after: Tensor) -> bool:
-    """Whether a tensor holds NaN or Inf where it did not before; a method may use Inf as a sentinel."""
+    """Return whether new NaN or Inf values appeared. A method may use Inf as a sentinel, so old ones are fine."""
     if before is None or before.shape != after.shape:
         return bool(after.isnan().any())
     return bool((~after.isfinite() & before.isfinite()).any())
@@ -148,7 +153,7 @@ def _optimizer(state: dict[str, Any]) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Skipped steps are wanted here: their warnings are not news."""
+    """Silence the warnings about skipped steps, which this check causes on purpose."""
     logger = logging.getLogger("ctta")
     level = logger.level
     logger.setLevel(logging.ERROR)

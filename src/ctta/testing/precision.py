@@ -1,4 +1,4 @@
-"""Points 14 and 16: double precision, and the error on the stream the model was trained for."""
+"""Contract points 14 and 16: double precision, and the error on clean source images."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _COUNT = 20 * _SIZE
 
 
 def double_precision(subject: Subject) -> None:
-    """14: a model in float64 runs in float64, twice the same, and float32 agrees within rounding.
+    """14: a float64 model runs in float64, repeatably, and float32 agrees within rounding.
 
-    Agreement with recorded vectors is a matter of each method's own tests.
+    Agreement with reference values belongs to each method's own tests.
     """
     point = "14 double_precision"
     batches = subject.batches(3)
@@ -32,7 +32,7 @@ def double_precision(subject: Subject) -> None:
     if found := difference(doubles[0], doubles[1], "logits"):
         raise ContractBroken(point, "the same float64 logits twice", found)
     for i, (a, b) in enumerate(zip(single, doubles[0], strict=True)):
-        # The first step answers with the source weights; later ones add up what an optimizer makes of rounding.
+        # The first prediction uses the source weights; after that the optimizer amplifies rounding errors.
         share = 1e-3 if i == 0 else 5e-2
         gap, scale = (a - b).abs().max().item(), b.abs().max().item()
         if gap > share * scale:
@@ -40,9 +40,9 @@ def double_precision(subject: Subject) -> None:
 
 
 def clean_stream(subject: Subject) -> None:
-    """16: on clean source images the error does not rise above the source model's by more than the margin.
+    """16: on clean source images the error stays within the margin, in percentage points, of the source model's.
 
-    Percentage points, on the given model, images and labels, or else on a tiny network trained here.
+    Uses the given model, images and labels, or else a tiny network trained on synthetic images.
     """
     if subject.images is not None and subject.labels is not None:
         model, x, y = subject.source(), subject.images, subject.labels
@@ -59,8 +59,8 @@ def clean_stream(subject: Subject) -> None:
 
 
 def _error(adapter: torch.nn.Module, x: Tensor, y: Tensor) -> float:
-    wrong: float = sum(
+    incorrect: float = sum(
         float((adapter(images).argmax(1) != labels).sum())
         for images, labels in zip(torch.split(x, _SIZE), torch.split(y, _SIZE), strict=True)
     )
-    return 100 * wrong / len(y)
+    return 100 * incorrect / len(y)

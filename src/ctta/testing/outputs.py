@@ -1,4 +1,4 @@
-"""Points 1, 7, 8, 9 and 12: what an adapter answers, in which mode, for which batch and model."""
+"""Contract points 1, 7, 8, 9 and 12: predictions in every mode, for small batches and any norm layer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ctta.testing.task import drifting_images, trained
 
 
 def finite_logits(subject: Subject) -> None:
-    """1: logits are finite, detached and (N, C); the images given are left as they are."""
+    """1: logits are finite, detached and of shape (N, C); the caller's images are not modified."""
     point = "1 finite_logits"
     with torch.no_grad():
         classes = subject.classifier()(subject.batches(1)[0]).shape[1]
@@ -28,16 +28,16 @@ def finite_logits(subject: Subject) -> None:
         for how, logits in (("step", step.logits), ("predict", adapter.predict(x)), ("call", adapter(x))):
             _check_logits(point, how, logits, (len(x), classes))
         if not same_bits(x, given):
-            raise ContractBroken(point, "the images of the caller untouched", "an adapter that wrote to them")
+            raise ContractBroken(point, "the caller's images to stay unchanged", "an adapter that wrote to them")
         if step.loss is not None and not (isinstance(step.loss, float) and math.isfinite(step.loss)):
             raise ContractBroken(point, "Step.loss to be a finite float or None", repr(step.loss))
-        wrong = {name: value for name, value in step.log.items() if not isinstance(value, int | float)}
-        if wrong:
-            raise ContractBroken(point, "plain numbers in Step.log", repr(wrong))
+        others = {name: value for name, value in step.log.items() if not isinstance(value, int | float)}
+        if others:
+            raise ContractBroken(point, "plain numbers in Step.log", repr(others))
 
 
 def grad_modes(subject: Subject) -> None:
-    """7: inside torch.no_grad as outside; inside inference_mode, a step raises InferenceMode and predict answers."""
+    """7: torch.no_grad changes nothing; inside inference_mode step raises InferenceMode and predict works."""
     point = "7 grad_modes"
     batches = subject.batches(3)
     adapter, twin = subject.build(), subject.build()
@@ -58,16 +58,16 @@ def grad_modes(subject: Subject) -> None:
         except Exception as error:
             raise ContractBroken(point, "InferenceMode inside torch.inference_mode", repr(error)) from error
         else:
-            raise ContractBroken(point, "InferenceMode inside torch.inference_mode", "a step that went through")
-        answer = adapter.predict(batches[0])
+            raise ContractBroken(point, "InferenceMode inside torch.inference_mode", "no error")
+        logits = adapter.predict(batches[0])
     if found := difference(before, adapter.state_dict()):
-        raise ContractBroken(point, "no trace of a refused step and of predict in inference_mode", found)
-    if found := difference(adapter.predict(batches[0]), answer.clone(), "logits"):
-        raise ContractBroken(point, "predict inside torch.inference_mode to answer as outside", found)
+        raise ContractBroken(point, "step and predict in inference_mode to leave the state unchanged", found)
+    if found := difference(adapter.predict(batches[0]), logits.clone(), "logits"):
+        raise ContractBroken(point, "the same logits from predict inside torch.inference_mode as outside", found)
 
 
 def batch_of_one(subject: Subject) -> None:
-    """8: a batch of one works or raises BatchTooSmall; with a window it works."""
+    """8: a batch of one image works or raises BatchTooSmall; with a window it always works."""
     point = "8 batch_of_one"
     adapter = subject.build()
     classes = adapter.step(subject.batches(1)[0]).logits.shape[1]
@@ -78,17 +78,17 @@ def batch_of_one(subject: Subject) -> None:
 
 
 def any_norm(subject: Subject) -> None:
-    """9: models with layer norm only, group norm only or no norm at all work, or raise a named error."""
+    """9: models with only layer norm, only group norm or no norm work, or raise a CttaError."""
     point = "9 any_norm"
     images = drifting_images(3 * BATCH).view(3, BATCH, 3, SIDE, SIDE)
     for build in (ln_vit, gn_cnn, plain_cnn):
         try:
-            answers = run(subject.make(trained(build)), list(images))
+            predictions = run(subject.make(trained(build)), list(images))
         except CttaError:
             continue
         except Exception as error:
             raise ContractBroken(point, f"{build.__name__} to work or a CttaError", repr(error)) from error
-        for logits in answers:
+        for logits in predictions:
             _check_logits(point, f"step with {build.__name__}", logits, (BATCH, 10))
 
 
@@ -101,7 +101,7 @@ def modes_change_nothing(subject: Subject) -> None:
         if changed is not adapter:
             raise ContractBroken(point, "train() and eval() to return the adapter", repr(changed))
         if found := difference(_modes(twin), _modes(adapter), "training"):
-            raise ContractBroken(point, "train() and eval() to leave every layer's mode", found)
+            raise ContractBroken(point, "train() and eval() not to change the mode of any layer", found)
         if found := difference(twin.step(x).logits, adapter.step(x).logits, "logits"):
             raise ContractBroken(point, "the same logits after train() and eval()", found)
     if found := difference(twin.state_dict(), adapter.state_dict()):
