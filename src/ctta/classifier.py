@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm
 
+from ctta.caches import drop_caches
 from ctta.errors import HeadNotFound, ImageShape, ModelError, ParameterError, SharedHead
 from ctta.model_checks import check_logits, check_model
 from ctta.tensor_digest import add_value
@@ -57,6 +58,7 @@ class Classifier(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (N, C) of images (N, 3, H, W) in [0, 1]."""
+        drop_caches(self.model)
         if self.mean is not None and self.std is not None:
             if x.shape[1] != self.mean.shape[1]:
                 raise ImageShape(
@@ -168,6 +170,7 @@ class Classifier(nn.Module):
         return f'Name the layer with Classifier(model, head="...").{layers}'
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Classifier:
+        drop_caches(self.model)
         # torch.nn.utils.weight_norm leaves a tensor with a graph on the module, which deepcopy refuses.
         for module in self.modules():
             for name, value in list(vars(module).items()):

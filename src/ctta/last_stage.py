@@ -52,9 +52,6 @@ class _Tree:
         self.model = model
         self.norms = norm_layers(model)
         self._ids = {id(layer) for layer in self.norms.values()}
-        linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
-        # The weights of a head with thousands of classes say nothing about where the stages are.
-        self._head = {id(parameter) for layer in linear[-1:] for parameter in layer.parameters()}
 
     def last_quarter(self) -> Iterator[nn.Module]:
         """The last stages and what follows them; nothing if there are fewer than four."""
@@ -80,10 +77,12 @@ class _Tree:
         """The child in which to look for the stages, if the children themselves are not the stages."""
         stages = self._stages(module)
         known = self._ids | {id(stage) for stage in stages}
-        others = [child for child in self._with_norms(module) if id(child) not in known]
-        # Reversed, so that of two equally large children the later one is taken.
-        largest = max(reversed(others), key=lambda child: self._size([child]), default=None)
-        return largest if largest is not None and self._size([largest]) > self._size(stages) else None
+        sizes = {child: self._size([child]) for child in self._with_norms(module) if id(child) not in known}
+        largest = max(sizes.values(), default=0)
+        if largest <= self._size(stages):
+            return None
+        # The last of the large ones: before a transformer, a convolutional stem may have more norms than the blocks.
+        return [child for child, size in sizes.items() if 3 * size >= largest][-1]
 
     def _kind(self, child: nn.Module, parent: nn.Module) -> object:
         if id(child) in self._ids:
@@ -98,7 +97,7 @@ class _Tree:
         return [child for child in module.children() if any(id(part) in self._ids for part in child.modules())]
 
     def _size(self, modules: list[nn.Module]) -> int:
-        return sum(p.numel() for module in modules for p in module.parameters() if id(p) not in self._head)
+        return sum(id(part) in self._ids for module in modules for part in module.modules())
 
 
 def _behind(path: list[tuple[nn.Module, nn.Module]]) -> Iterator[nn.Module]:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from typing_extensions import Self
 
 from ctta.testing.models import CLASSES, SIDE, seeded
 
@@ -41,8 +42,12 @@ class IndexedNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits (N, 10)."""
-        logits: Tensor = self.head((self.stem(_centred(x)) + self.bias[:, self.index]).relu().mean((2, 3)))
+        logits: Tensor = self.head((self.stem(_centred(x)) + self.looked_up()).relu().mean((2, 3)))
         return logits
+
+    def looked_up(self) -> Tensor:
+        """The bias of every position (16, 4, 4)."""
+        return self.bias[:, self.index]
 
 
 class AliasedNet(nn.Module):
@@ -127,6 +132,28 @@ class ExtraStateNet(nn.Module):
         self.gain, self.names = state["gain"], list(state["names"])
 
 
+class CachingNet(IndexedNet):
+    """Looks its biases up once in eval mode and keeps them until the next ``train(True)``, as LeViT does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache: dict[str, Tensor] = {}
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode; training forgets the biases."""
+        if mode:
+            self.cache = {}
+        return super().train(mode)
+
+    def looked_up(self) -> Tensor:
+        """The bias of every position, from the cache in eval mode."""
+        if self.training:
+            return super().looked_up()
+        if "bias" not in self.cache:
+            self.cache["bias"] = super().looked_up()
+        return self.cache["bias"]
+
+
 def non_persistent_buffers() -> nn.Module:
     """Build a network with a buffer that is not in its state_dict."""
     return seeded(IndexedNet)
@@ -147,6 +174,11 @@ def own_buffers() -> nn.Module:
     return seeded(CountingNet)
 
 
+def cached_tensors() -> nn.Module:
+    """A network that keeps a tensor computed from its weights in eval mode."""
+    return seeded(CachingNet)
+
+
 def extra_state() -> nn.Module:
     """Build a network with state that is not a tensor."""
     return seeded(ExtraStateNet)
@@ -154,7 +186,7 @@ def extra_state() -> nn.Module:
 
 FAMILIES: Mapping[str, Callable[[], nn.Module]] = {
     build.__name__: build
-    for build in (non_persistent_buffers, shared_modules, mixed_precision, own_buffers, extra_state)
+    for build in (non_persistent_buffers, shared_modules, mixed_precision, own_buffers, cached_tensors, extra_state)
 }
 
 
