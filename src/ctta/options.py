@@ -24,7 +24,7 @@ Seed = Annotated[int, Between(0, 2**32 - 1)]
 class AnswerOptions(TypedDict, total=False):
     """Options of every adapter."""
 
-    window: Annotated[int, Between(2, math.inf)] | None
+    window: Annotated[int, Between(2, 2**31 - 1)] | None
     precision: Precision
     invalid: Literal["raise", "answer"]
 

@@ -47,7 +47,7 @@ class RoTTA(Adapter):
         super().__init__(model, **shared)
         self.alpha, self.nu, self.memory_size, self.update_every = alpha, nu, memory_size, update_every
         self.lambda_t, self.lambda_u, self.view = lambda_t, lambda_u, view
-        check_bounds(self, alpha=(0, 1), nu=(0, 1), memory_size=(1, math.inf), update_every=(1, math.inf))
+        check_bounds(self, alpha=(0, 1), nu=(0, 1), memory_size=(1, 100_000), update_every=(1, math.inf))
         check_bounds(self, lambda_t=(0, math.inf), lambda_u=(0, math.inf))
         layers = replace_batch_norms(self.student, alpha)
         self.require_trainable(layers)

@@ -42,7 +42,7 @@ class SAR(Adapter):
     ) -> None:
         super().__init__(model, **with_defaults(self.defaults, shared))
         self.e_margin, self.rho, self.reset_constant = e_margin, rho, reset_constant
-        check_bounds(self, e_margin=(0, 1), rho=(0, math.inf), reset_constant=(0, math.inf))
+        check_bounds(self, e_margin=(0, 1), rho=(0, 1e3), reset_constant=(0, math.inf))
         use_batch_statistics(self.student)
         self.register_buffer("average", None)
         self.begin(norm_affine(self.student.model, keep=before_last_stage))
