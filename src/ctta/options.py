@@ -29,7 +29,7 @@ Seed = Annotated[int, Between(0, 2**32 - 1)]
 class AnswerOptions(TypedDict, total=False):
     """Options of every adapter: all that one needs which only predicts, such as BN."""
 
-    window: Annotated[int, Between(2, math.inf)] | None
+    window: Annotated[int, Between(2, 2**31 - 1)] | None
     precision: Precision
     invalid: Literal["raise", "answer"]
 

@@ -79,7 +79,7 @@ class RoTTA(Adapter):
         self.lambda_t = lambda_t
         self.lambda_u = lambda_u
         self.view = view
-        check_bounds(self, alpha=(0, 1), nu=(0, 1), memory_size=(1, math.inf), update_every=(1, math.inf))
+        check_bounds(self, alpha=(0, 1), nu=(0, 1), memory_size=(1, 100_000), update_every=(1, math.inf))
         check_bounds(self, lambda_t=(0, math.inf), lambda_u=(0, math.inf))
         layers = replace_batch_norms(self.student, alpha)
         self.require_trainable(layers)

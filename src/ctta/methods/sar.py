@@ -70,7 +70,7 @@ class SAR(Adapter):
         self.e_margin = e_margin
         self.rho = rho
         self.reset_constant = reset_constant
-        check_bounds(self, e_margin=(0, 1), rho=(0, math.inf), reset_constant=(0, math.inf))
+        check_bounds(self, e_margin=(0, 1), rho=(0, 1e3), reset_constant=(0, math.inf))
         use_batch_statistics(self.student)
         self.register_buffer("average", None)
         self.begin(norm_affine(self.student.model, keep=before_last_stage(self.student.model)))
