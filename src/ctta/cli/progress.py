@@ -1,4 +1,4 @@
-"""A bar on stderr: domain, running error, images per second, time left."""
+"""Progress bars on stderr: domain, running error, images per second, time left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from ctta.streams.batch import Batch
 
 
 class Bars:
-    """One bar per method, and one for all of them that knows what a step of each method costs."""
+    """One bar per method, and one for all of them, weighted by the cost of a step of each method.
+
+    Args:
+        adapters: The methods that will run.
+        steps: Steps per method.
+        quiet: Show nothing.
+    """
 
     def __init__(self, adapters: Sequence[Adapter], steps: int, *, quiet: bool) -> None:
         self.steps = steps
@@ -31,7 +37,7 @@ class Bars:
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=Console(stderr=True),
             disable=quiet,
-            # A batch can take long on a slow machine, and time left needs a few of them.
+            # A batch may take seconds on a slow machine, and estimating the time left needs several of them.
             speed_estimate_period=60,
         )
         work = sum(cost(adapter) for adapter in adapters) * steps
@@ -45,7 +51,12 @@ class Bars:
         self.bars.stop()
 
     def follow(self, adapter: Adapter, place: str = "") -> _Bar:
-        """The listener for one method, whose bar says its place among the others."""
+        """Add a bar for a method, and return the function to call after every step.
+
+        Args:
+            adapter: The method.
+            place: Text before its name, such as "2/5 ".
+        """
         return _Bar(self, self._add(place + type(adapter).__name__, self.steps), cost(adapter))
 
     def _add(self, name: str, total: int) -> TaskID:
@@ -55,18 +66,18 @@ class Bars:
 class _Bar:
     def __init__(self, owner: Bars, task: TaskID, cost: int) -> None:
         self.owner, self.task, self.cost = owner, task, cost
-        self.wrong, self.seen, self.begin = 0.0, 0, time.perf_counter()
+        self.incorrect, self.seen, self.begin = 0.0, 0, time.perf_counter()
 
     def __call__(self, batch: Batch, log: dict[str, Any]) -> None:
         self.seen += len(batch)
-        self.wrong += log["error"] * len(batch)
+        self.incorrect += log["error"] * len(batch)
         speed = self.seen / (time.perf_counter() - self.begin)
         bars = self.owner.bars
         bars.update(
             self.task,
             advance=1,
             domain=batch.domain,
-            error=f"{self.wrong / self.seen:.1f} %",
+            error=f"{self.incorrect / self.seen:.1f} %",
             speed=f"{speed:.0f} images/s",
         )
         if self.owner.whole is not None:
@@ -74,7 +85,13 @@ class _Bar:
 
 
 class Follower:
-    """Progress of runs: a bar for each run of this process, a line for each that ends elsewhere or was done before."""
+    """Shows the progress of runs: a bar for a run in this process, a line for one that finishes elsewhere.
+
+    Args:
+        runs: Number of runs.
+        folder: The folder of their records.
+        one_by_one: Whether the runs take place in this process, one at a time.
+    """
 
     def __init__(self, runs: int, folder: Path, *, one_by_one: bool) -> None:
         self.runs, self.folder, self.one_by_one, self.ended = runs, folder, one_by_one, 0
@@ -82,11 +99,15 @@ class Follower:
         self.before = {path: path.stat().st_mtime_ns for path in folder.glob(f"*/{RECORD}")}
 
     def listener(self) -> Callable[[Adapter, int], _Bar] | None:
-        """The listener for the next run."""
+        """Return the function that starts the bar of the next run, or None if runs take place elsewhere."""
         return self._start if self.one_by_one else None
 
     def done(self, record: dict[str, Any]) -> None:
-        """Close the bar of a run, or say that it has ended."""
+        """Close the bar of a run, or print that the run has finished.
+
+        Args:
+            record: The record of the run.
+        """
         self.ended += 1
         path = self.folder / record["address"] / RECORD
         if self.bars is not None:

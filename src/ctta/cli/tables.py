@@ -1,4 +1,4 @@
-"""Tables on stdout."""
+"""Print tables on stdout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from rich.text import Text
 
 
 def echo_rows(rows: Sequence[dict[str, Any]]) -> None:
-    """Print rows of the same keys."""
+    """Print rows as a table.
+
+    Args:
+        rows: Dicts with the same keys, which become the header.
+    """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in rows[0]:
         table.add_column(name, overflow="fold")
@@ -22,7 +26,11 @@ def echo_rows(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def echo_errors(records: Sequence[dict[str, Any]]) -> None:
-    """Print the error of every run in every domain, the lowest of a row in bold."""
+    """Print the error of every run in every domain, the lowest of a domain in bold.
+
+    Args:
+        records: Run records with the same domains.
+    """
     lines = {domain: [f"{record['errors'][domain]:.1f}" for record in records] for domain in records[0]["errors"]}
     lines["mean"] = [f"{record['mean']:.1f}" for record in records]
     marked = {name: _marked(shown) for name, shown in lines.items()}
@@ -46,8 +54,8 @@ def _marked(shown: list[str]) -> list[Text]:
 
 
 def _fitting(names: Sequence[str], width: int | None) -> list[slice]:
-    """The columns in as many tables as a terminal of this width takes."""
-    # A domain's name takes 20, an error 7 at least.
+    """Split the columns into tables that fit into a terminal of this width."""
+    # The name of a domain takes 20 characters, an error at least 7.
     most = len(names) if width is None else max(1, (width - 20) // max(7, *(len(name) + 2 for name in names)))
     return [slice(begin, begin + most) for begin in range(0, len(names), most)]
 
@@ -55,6 +63,6 @@ def _fitting(names: Sequence[str], width: int | None) -> list[slice]:
 def _print(table: Table) -> None:
     console = Console()
     if not console.is_terminal:
-        # A file or pipe has no width: nothing is cut or folded.
+        # A file or pipe has no width, so do not cut or fold anything.
         console = Console(width=max(80, console.measure(table, options=console.options.update(max_width=1000)).maximum))
     console.print(table)
