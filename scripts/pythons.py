@@ -34,7 +34,9 @@ def main(versions: list[str]) -> int:
 def check(version: str) -> list[bool]:
     """Whether each check of a version passed."""
     say(version, "types")
-    passed = [run(sys.executable, "-m", "mypy", "--strict", "--python-version", version, "src")]
+    # The packages of this environment may use types that an older Python lacks: mypy then sees Any.
+    types = ["-m", "mypy", "--strict", "--no-warn-return-any", "--python-version", version, "src"]
+    passed = [run(sys.executable, *types)]
     python = find(version)
     if python is None:
         say(version, "there is no such interpreter on this machine: only its types were checked")
