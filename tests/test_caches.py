@@ -37,6 +37,18 @@ def test_a_method_that_trains_the_cached_parameter_takes_many_steps() -> None:
     assert adapter.steps == 3 and not torch.equal(adapter.student.model.bias, start)
 
 
+def test_an_override_of_train_may_return_nothing() -> None:
+    class Silent(type(cached_tensors())):  # type: ignore[misc]
+        def train(self, mode: bool = True) -> None:
+            super().train(mode)
+
+    net = Silent()
+    net.train(False)
+    net(drifting_images(2))
+    drop_caches(net)
+    assert net.cache == {} and not net.training
+
+
 def test_a_module_that_keeps_no_tensors_stays_in_eval_mode_untouched() -> None:
     modes: list[bool] = []
 

@@ -14,7 +14,9 @@ def drop_caches(model: nn.Module) -> None:
     """
     for module in model.modules():
         if type(module).train is not nn.Module.train and not module.training and _keeps_tensors(module):
-            module.train(True).train(False)
+            # Not chained: some overrides of train() return nothing.
+            module.train(True)
+            module.train(False)
 
 
 def _keeps_tensors(module: nn.Module) -> bool:
