@@ -118,8 +118,6 @@ _TABLE: dict[str, _Entry] = {
 }
 # fmt: on
 
-NAMES: tuple[str, ...] = tuple(_TABLE)
-
 
 def blend_at(side: int, scale: Scale | None) -> float:
     """Where a side lies between the two published scales: 0 is CIFAR, 1 is ImageNet."""
