@@ -28,12 +28,19 @@ def md5_of(path: Path) -> str:
     return _digest(path, "md5")
 
 
-def sha256_of_code(cls: type) -> str | None:
-    """The SHA-256 of the file that defines a class outside ctta; None for ctta's own, or where there is no file."""
-    if cls.__module__.partition(".")[0] == "ctta":
+def sha256_of_code(code: type | Callable[..., object]) -> str | None:
+    """The SHA-256 of the file that defines a class or function.
+
+    Args:
+        code: The class or function.
+
+    Returns:
+        The digest; None for code of ctta itself, or without a file.
+    """
+    if (code.__module__ or "").partition(".")[0] == "ctta":
         return None
     try:
-        file = inspect.getsourcefile(cls)
+        file = inspect.getsourcefile(code)
     except (TypeError, OSError):
         return None
     return None if file is None or not Path(file).is_file() else sha256_of(Path(file))

@@ -22,6 +22,7 @@ CttaError
 │   ├── UnknownMethod
 │   ├── UnknownModel
 │   ├── UnknownStream
+│   ├── UnknownProtocol
 │   ├── UnknownData             nothing to fetch has this name
 │   ├── UnknownExperiment
 │   ├── UnknownCheck            no point of the contract has this name
@@ -170,6 +171,13 @@ class UnknownStream(UnknownName):
 
     kind = "stream"
     see = " See: ctta ls streams"
+
+
+class UnknownProtocol(UnknownName):
+    """No protocol has this name."""
+
+    kind = "protocol"
+    see = " See: ctta ls protocols"
 
 
 class UnknownData(UnknownName):

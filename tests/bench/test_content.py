@@ -35,6 +35,7 @@ def folder(tmp_path: Path) -> Path:
         path = root / "day" / f"class{number % 2}" / f"{number}.bmp"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (32, 32), (40 * number, 0, 0)).save(path)
+    (root / "classes.txt").write_text("\n".join(f"class{number}" for number in range(10)))
     return root
 
 

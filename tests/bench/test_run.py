@@ -24,7 +24,15 @@ from ctta.bench.jobs import Job, do
 from ctta.bench.pool import do_all
 from ctta.bench.record import SCHEMA, read_record, read_records
 from ctta.cli import app
-from ctta.errors import BadData, ConcurrentUse, MissingData, ParameterError, UnknownMethod, UnknownStream
+from ctta.errors import (
+    BadData,
+    ConcurrentUse,
+    MissingData,
+    ParameterError,
+    UnknownMethod,
+    UnknownProtocol,
+    UnknownStream,
+)
 from ctta.streams.digits import digits
 from dying import PACKAGE, Lines, traced
 from running import numbers
@@ -219,7 +227,7 @@ def test_every_stream_has_the_batch_size_of_its_recipes() -> None:
         ({"stream": "cifar10c"}, UnknownStream, "cifar10-c"),
         ({"stream": "cifar10-c"}, MissingData, "--data"),
         ({"settings": {"alpa": 1}}, ParameterError, "has no parameter 'alpa'"),
-        ({"protocol": "sudden"}, ParameterError, "must be one of"),
+        ({"protocol": "continuous"}, UnknownProtocol, "Did you mean .continual."),
         ({"method": "tent", "source_data": Path("x.npz")}, ParameterError, "takes no source data"),
         ({"source_data": Path("x.npz")}, MissingData, "x.npz"),
         ({"settings": {"seed": 7}}, ParameterError, "--seed"),

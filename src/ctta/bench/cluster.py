@@ -95,7 +95,10 @@ def _anywhere(job: Job) -> Job:
     """The job with paths that do not depend on a working directory."""
     values = ((field.name, getattr(job, field.name)) for field in fields(job))
     paths: dict[str, Any] = {name: value.absolute() for name, value in values if isinstance(value, Path)}
-    return replace(job, **paths, method=absolute_target(job.method), model=absolute_target(job.model))
+    names: dict[str, Any] = {
+        name: absolute_target(getattr(job, name)) for name in ("method", "stream", "model", "protocol")
+    }
+    return replace(job, **paths, **names)
 
 
 def _wait(ray: Any, running: Iterable[Any], count: int) -> list[Any]:

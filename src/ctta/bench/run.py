@@ -27,7 +27,7 @@ from ctta.bench.steps import STEPS, line_of, numbered_steps
 from ctta.classifier import Classifier
 from ctta.errors import BadData, ConcurrentUse, CttaError
 from ctta.files import write_atomically
-from ctta.streams.protocols import CONCENTRATION
+from ctta.protocol import order_text
 from ctta.streams.stream import Stream
 
 ADAPTED = "adapted.ctta"
@@ -299,7 +299,7 @@ def record_of(
         "metric": "error, percent of answers that are wrong",
         "direction": "lower is better",
         "normalisation": f"inside Classifier, mean {spec.model.get('mean')}, std {spec.model.get('std')}",
-        "order": _order(spec),
+        "order": order_text(spec.protocol, spec.seed),
         "scored": "the answer given before learning from the batch" if spec.learn else "answers without learning",
         "passes": list(adapter.passes),
         "errors": errors,
@@ -315,15 +315,6 @@ def record_of(
         "command": command,
         "complete": complete,
     }
-
-
-def _order(spec: RunSpec) -> str:
-    """How the images of a stream are ordered."""
-    if spec.protocol.get("name") == "mixed":
-        return f"all domains shuffled into one with seed {spec.seed}"
-    if spec.protocol.get("name") == "correlated":
-        return f"classes in clumps within a domain: shares of a Dirichlet of {CONCENTRATION}, seed {spec.seed}"
-    return f"shuffled within a domain with seed {spec.seed}, one permutation for all domains of one size"
 
 
 def _plain(value: Any) -> Any:

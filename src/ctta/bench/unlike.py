@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ctta.bench.spec import COMPARABLE
+from ctta.protocol import protocol_of
 
 
 def distinctions(specs: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
@@ -30,8 +31,9 @@ def comparable(spec: dict[str, Any], fact: str) -> Any:
     if fact == "model":
         # The file of the user's own model may also hold a method; the weights tell whether the model is the same.
         return {k: v for k, v in value.items() if k != "code"}
-    # Random orders show the same domains.
-    return sorted(value) if fact == "corruptions" and spec["protocol"]["name"] == "random-order" else value
+    if fact == "corruptions" and (protocol := protocol_of(spec["protocol"])) and protocol.any_domain_order:
+        return sorted(value)
+    return value
 
 
 def unsaid(fact: str) -> str:

@@ -45,8 +45,16 @@ Corruptions = Annotated[
         "--corruptions",
         "--corruption",
         metavar="NAME,...",
-        help="Use only these corruptions, in this order. May be repeated.",
-        show_default="the fifteen of the paper",
+        help="Use only these corruptions, or domains of your own data, in this order. May be repeated.",
+        show_default="the fifteen of the paper, or all of your own data",
+    ),
+]
+Side = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Resize the shorter side of your own image files to so many pixels and crop the central square.",
+        show_default="as they are",
     ),
 ]
 Methods = Annotated[

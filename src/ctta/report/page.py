@@ -11,6 +11,7 @@ from ctta.bench.compare import Row, unlike_seeds
 from ctta.bench.unlike import distinctions
 from ctta.errors import BadData, MissingExtra
 from ctta.files import size, write_atomically
+from ctta.protocol import protocol_of
 from ctta.report.embed import Drawing, embed
 from ctta.report.groups import Group, read_groups
 from ctta.report.plots import MOST_ROWS, drawings
@@ -166,8 +167,9 @@ def _facts(group: Group) -> dict[str, Any]:
 
 
 def _severity(spec: dict[str, Any]) -> dict[str, Any]:
-    if spec["protocol"]["name"] == "gradual":
-        return {"severity": "rises and falls"}
+    protocol = protocol_of(spec["protocol"])
+    if protocol is not None and protocol.severity_text is not None:
+        return {"severity": protocol.severity_text}
     # Clean images, and domains that are not corruptions, have no severity.
     return {} if spec["severity"] is None else {"severity": spec["severity"]}
 

@@ -36,6 +36,7 @@ class Domain:
     images: Labelled
     origin: Origin = "unverified"
     files: tuple[Path, ...] = ()  # that hold the images and their labels, where they come from files
+    classes: int | None = None  # how many there are, where the names of folders tell
 
     def __len__(self) -> int:
         return len(self.images)

@@ -41,14 +41,21 @@ def random_orders(
     batch_size: int = 200,
     seed: int = 0,
     images: int | None = None,
+    shuffle: bool = True,
 ) -> list[Stream]:
-    """Continual streams with the domains in ``count`` random orders."""
+    """Continual streams with the domains in ``count`` random orders.
+
+    Without ``shuffle`` the images of a domain keep their order.
+    """
     domains = _given(domains)
     check_seed(seed)
     check_whole(count, "The 'count' of random orders")
     generator = torch.Generator().manual_seed(seed)
     orders = [torch.randperm(len(domains), generator=generator).tolist() for _ in range(count)]
-    return [continual([domains[i] for i in order], batch_size=batch_size, seed=seed, images=images) for order in orders]
+    within = seed if shuffle else None
+    return [
+        continual([domains[i] for i in order], batch_size=batch_size, seed=within, images=images) for order in orders
+    ]
 
 
 def gradual(

@@ -8,6 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from ctta.datasets.corruption_names import CORRUPTIONS, HELD_OUT
 from ctta.errors import (
     ImageDtype,
     ImageRange,
@@ -46,11 +47,6 @@ _FUNCTIONS: Final[dict[str, _Corruption]] = {
     "spatter": spatter.spatter,
     "saturate": colour.saturate,
 }
-
-#: The fifteen corruptions in the order of the paper.
-CORRUPTIONS: Final[tuple[str, ...]] = tuple(_FUNCTIONS)[:15]
-#: The four corruptions held out for tuning.
-HELD_OUT: Final[tuple[str, ...]] = tuple(_FUNCTIONS)[15:]
 
 _DETERMINISTIC: Final = frozenset(
     {

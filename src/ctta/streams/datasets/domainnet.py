@@ -13,7 +13,6 @@ from ctta.streams.datasets.pictures import Pictures, centre
 from ctta.streams.domain import Domain
 
 CLASSES = 126
-SOURCE = "real"
 TARGETS = ("clipart", "painting", "sketch")
 _HINT = (
     "The images are DomainNet's (cleaned version, ai.bu.edu/M3SDA), one folder per domain; the lists of 126 classes "
