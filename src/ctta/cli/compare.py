@@ -6,9 +6,12 @@ import json
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from ctta.bench.record import Record
 
 
 class Form(str, Enum):
@@ -22,12 +25,14 @@ class Form(str, Enum):
 
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="Folders of run records, or records.")],
-    form: Annotated[Form, typer.Option("--format", help="Of the table.")] = Form.text,
-    force: Annotated[bool, typer.Option("--force", help="Show unlike runs too; rows name what differs.")] = False,
+    form: Annotated[Form, typer.Option("--format", help="Table format.")] = Form.text,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also show incomparable runs; rows name what differs.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
-    """Put run records in one table; unlike runs are refused with the fact that differs."""
-    from ctta.bench.record import read_records  # noqa: PLC0415 - ctta --help takes no torch
+    """Show run records in one table; runs that cannot be compared are refused, with what differs."""
+    from ctta.bench.folder import read_records  # noqa: PLC0415 - ctta --help must stay fast
 
     echo_comparison(
         [r for folder in folders for r in read_records(folder)], form=form.value, force=force, as_json=as_json
@@ -35,9 +40,9 @@ def compare(
 
 
 def echo_comparison(
-    records: Sequence[dict[str, Any]], *, form: str = "text", force: bool = False, as_json: bool = False
+    records: Sequence[Record], *, form: str = "text", force: bool = False, as_json: bool = False
 ) -> None:
-    """Print records as one table; what makes its rows unlike is told on stderr."""
+    """Print records as one table, and on stderr what makes its rows incomparable."""
     from ctta.bench.compare import differences, other_versions, rows, text_table, unlike_seeds  # noqa: PLC0415
 
     found = rows(records, force=force)

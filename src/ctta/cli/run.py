@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from ctta.cli import options
 from ctta.cli.command_line import command_line
 from ctta.cli.options import parse_names, parse_seeds, parse_settings
 from ctta.errors import ParameterError
+
+if TYPE_CHECKING:
+    from ctta.bench.progress import ProgressDisplay
 
 
 def run(
@@ -66,8 +69,9 @@ def run(
     model = model or default_model(stream)
     check_names([method], model)
     from ctta.bench.defaults import batch_size as default_batch_size  # noqa: PLC0415
+    from ctta.bench.executors import run_jobs  # noqa: PLC0415
+    from ctta.bench.folder import RunFolder  # noqa: PLC0415
     from ctta.bench.jobs import Job  # noqa: PLC0415 - help and typing errors need no torch
-    from ctta.bench.pool import do_all  # noqa: PLC0415
     from ctta.cli.compare import echo_comparison  # noqa: PLC0415
     from ctta.streams.corruptions import CORRUPTIONS  # noqa: PLC0415
 
@@ -94,14 +98,14 @@ def run(
         device=device,
     )
     jobs = [job.with_seed(number) for number in parse_seeds(seed)]
-    follow = None if quiet else follower(len(jobs), workers, out, ray)
-    records = do_all(jobs, out, workers=workers, ray=ray, save_every=save_every, follow=follow)
+    progress = None if quiet else progress_display(len(jobs), workers, out, ray)
+    records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     if as_json:
-        typer.echo(json.dumps(records, indent=1))
+        typer.echo(json.dumps([record.to_json() for record in records], indent=1))
         return
     echo_comparison(records)
     for record in records:
-        typer.echo(f"record {out / record['address'] / 'record.json'}")
+        typer.echo(f"record {RunFolder(out / record.address).record_file}")
 
 
 def default_model(stream: str) -> str:
@@ -123,8 +127,8 @@ def check_names(methods: Sequence[str], model: str | None) -> None:
         check_name(model)
 
 
-def follower(runs: int, workers: int, out: Path, ray: str | None) -> Any:
-    """What shows the progress of so many runs, whose records go to a folder."""
-    from ctta.cli.progress import Follower  # noqa: PLC0415
+def progress_display(runs: int, workers: int, out: Path, ray: str | None) -> ProgressDisplay:
+    """The display for the progress of `runs` runs with records below `out`."""
+    from ctta.cli.progress import RunsDisplay  # noqa: PLC0415
 
-    return Follower(runs, out, one_by_one=workers == 1 and ray is None)
+    return RunsDisplay(runs, out, here=workers == 1 and ray is None)

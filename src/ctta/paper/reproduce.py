@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ctta.bench.jobs import Job
+from ctta.bench.record import Record
 from ctta.errors import MissingData, ParameterError
 from ctta.files import write_atomically
 from ctta.method_table import built_in
@@ -92,7 +93,7 @@ class Plan:
         """The jobs, cell by cell and seed by seed."""
         return [job_of(cell, self.request, seed) for cell in self.cells for seed in self.request.seeds]
 
-    def outcomes(self, records: Sequence[dict[str, Any]], folder: Path) -> list[Outcome]:
+    def outcomes(self, records: Sequence[Record], folder: Path) -> list[Outcome]:
         """Pair the cells with their records.
 
         Args:
@@ -166,7 +167,7 @@ def job_of(cell: Cell, request: Request, seed: int) -> Job:
         image_list=request.image_list,
         clean=request.clean if "clean" in cell.protocol else None,
         source_data=request.source_data if cell.source_data else None,
-        settings=cell.settings,
+        settings=dict(cell.settings),
         protocol=cell.protocol,
         times=cell.times,
         corruptions=request.corruptions,
@@ -212,7 +213,7 @@ def notes(plan: Plan, outcomes: Sequence[Outcome]) -> list[str]:
             f"OTHER DOMAINS: {', '.join(plan.request.corruptions)}; the paper's stream has all fifteen. Its mean is "
             "over these where it gives the error of each, and over all fifteen where it does not."
         )
-    origin = record["spec"]["data"]["origin"]
+    origin = record.spec.data["origin"]
     if plan.request.dataset != "digits" and origin == "generated":
         found.append("OTHER FILES: the corrupted images are generated, not the published ones.")
     elif origin == "unverified":
@@ -255,7 +256,7 @@ def _size(outcome: Outcome) -> int:
     """Images of a domain per visit."""
     cell, record = outcome.cell, outcome.records[0]
     times = len(GRADUAL) if cell.protocol == "gradual" else cell.times
-    return int(max(count["images"] for count in record["counts"].values())) // times
+    return max(count.images for count in record.counts.values()) // times
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:
@@ -270,5 +271,5 @@ def _row(outcome: Outcome) -> dict[str, Any]:
         "seeds": len(outcome.records),
         "domains": outcome.domains,
         "paper_domains": {} if published is None else published.domains,
-        "runs": [record["address"] for record in outcome.records],
+        "runs": [record.address for record in outcome.records],
     }
