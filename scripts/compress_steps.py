@@ -13,8 +13,8 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from ctta.bench.record import read_record
-from ctta.bench.steps import COMPRESSED, STEPS, StepFacts, read_steps
+from ctta.bench.folder import STEPS, RunFolder
+from ctta.bench.steps import StepFacts
 from ctta.files import write_atomically
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
@@ -52,12 +52,12 @@ def compress(folder: Path) -> int:
     Returns:
         The size of the log in bytes.
     """
-    path = folder / STEPS
-    if not read_record(folder)["complete"]:
-        return path.stat().st_size
-    data = gzip.compress(lines(read_steps(folder)), 9, mtime=0)
-    write_atomically(folder / COMPRESSED, data)
-    path.unlink()
+    run = RunFolder(folder)
+    if not run.read_record().complete:
+        return run.steps_file.stat().st_size
+    data = gzip.compress(lines(run.read_steps()), 9, mtime=0)
+    write_atomically(run.compressed_steps_file, data)
+    run.steps_file.unlink()
     return len(data)
 
 

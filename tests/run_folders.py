@@ -9,7 +9,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ctta.bench.record import FORMAT, write_record
+from ctta.bench.folder import RunFolder
+from ctta.bench.record import FORMAT, Record
 
 DOMAINS = ("gaussian_noise", "fog", "contrast")
 
@@ -39,7 +40,7 @@ def steps_of(wrong: tuple[int, ...], domains: tuple[str, ...] = DOMAINS, *, teac
 
 
 def record_of(method: str, steps: list[dict[str, Any]], *, seed: int = 0, **changes: Any) -> dict[str, Any]:
-    """A record that its steps add up to; ``changes`` are changes of its specification."""
+    """A record as JSON that its steps add up to; ``changes`` are changes of its specification."""
     counts: dict[str, list[int]] = {}
     for step in steps:
         of = counts.setdefault(step["domain"], [0, 0])
@@ -90,11 +91,11 @@ def record_of(method: str, steps: list[dict[str, Any]], *, seed: int = 0, **chan
 
 def write_run(folder: Path, record: dict[str, Any], steps: list[dict[str, Any]] | None = None) -> Path:
     """A run's folder with its record, and its steps if it has any."""
-    place = folder / record["address"]
-    write_record(place, record)
+    run = RunFolder(folder / record["address"])
+    run.write_record(Record.from_json(record))
     if steps is not None:
-        (place / "steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
-    return place
+        run.steps_file.write_text("".join(json.dumps(step) + "\n" for step in steps))
+    return run.path
 
 
 def make_run(folder: Path, method: str, wrong: tuple[int, ...] = (4, 2, 1), **changes: Any) -> Path:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ctta.bench.compare import differences, other_versions, rows, text_table
-from ctta.bench.jobs import Job, do
-from ctta.bench.record import FORMAT, read_record, read_records
+from ctta.bench.folder import read_record, read_records
+from ctta.bench.jobs import Job, execute
+from ctta.bench.record import FORMAT
 from ctta.bench.steps import line_of, read_steps
 from ctta.errors import CttaError
 from hostile.mutations import MUTATIONS, delete, flip_a_bit
@@ -53,7 +54,7 @@ def _prepare(root: Path) -> None:
     steps = steps_of((4, 2, 1), teacher=True)
     place = write_run(root / "finished", record_of("dmse", steps))
     (place / "steps.jsonl").write_text("".join(map(line_of, steps)))
-    do(JOB, root / "whole")
+    execute(JOB, root / "whole")
 
     def stop_later(adapter: object, steps: int) -> Any:
         def hear(batch: object, log: dict[str, Any]) -> None:
@@ -63,7 +64,7 @@ def _prepare(root: Path) -> None:
         return hear
 
     with suppress(_Stop):
-        do(JOB, root / "interrupted", save_every=0.0, progress=stop_later)
+        execute(JOB, root / "interrupted", save_every=0.0, progress=stop_later)
 
 
 def _record(draw: random.Random, root: Path) -> str:
@@ -80,7 +81,7 @@ def _record(draw: random.Random, root: Path) -> str:
 def _log(draw: random.Random, root: Path) -> str:
     """Any damage to the bytes of a step log."""
     [path] = (root / "finished").glob("*/steps.jsonl")
-    counts = read_record(path.parent)["counts"]
+    counts = read_record(path.parent).counts
     data, sound = path.read_bytes(), read_steps(path, counts)
     try:
         path.write_bytes(draw.choice(MUTATIONS)(draw, data))
@@ -147,7 +148,7 @@ def _interrupted(draw: random.Random, root: Path) -> str:
         path = draw.choice(files)
         path.write_bytes(draw.choice((*MUTATIONS, flip_a_bit, delete))(draw, path.read_bytes()))
         try:
-            record = do(JOB, copy)
+            record = execute(JOB, copy)
         except CttaError as error:
             return type(error).__name__ if "elete" in str(error) else f"!{error} does not say what to delete"
         same = numbers(record, copy) == numbers(read_record(whole), root / "whole")

@@ -38,7 +38,7 @@ def styles_of(rows: list[Row]) -> dict[str, Any]:
 
 
 def logged(group: Group) -> list[Any]:
-    return [(row.label, [group.logs[record["address"]].steps for record in row.records]) for row in group.rows]
+    return [(row.label, [group.logs[record.address].steps for record in row.records]) for row in group.rows]
 
 
 def heights(panel: Panel) -> list[list[float]]:
@@ -53,7 +53,7 @@ def test_a_row_carries_the_records_of_its_seeds(tmp_path: Path) -> None:
     for seed in (0, 1):
         make_run(tmp_path, "tent", seed=seed)
     (row,) = read_groups([tmp_path])[0].rows
-    assert [record["spec"]["seed"] for record in row.records] == list(row.seeds) == [0, 1]
+    assert [record.spec.seed for record in row.records] == list(row.seeds) == [0, 1]
 
 
 def test_bars_are_as_long_as_the_mean_errors(rows: list[Row]) -> None:

@@ -14,7 +14,10 @@ from ctta.adapter import Adapter
 from ctta.arguments import check_arguments
 from ctta.bench.content import digest_of
 from ctta.bench.defaults import default_arguments, recipe
-from ctta.bench.run import Listen, run
+from ctta.bench.folder import RunFolder
+from ctta.bench.progress import RunStarted
+from ctta.bench.record import Record
+from ctta.bench.run import Run
 from ctta.bench.sources import Facts, Opened, open_data, read_images
 from ctta.bench.spec import RunSpec
 from ctta.bench.tensorboard import Events, require_tensorboard
@@ -95,9 +98,20 @@ class Job:
         """The same job with another seed."""
         return replace(self, seed=seed)
 
+    def execute(self, folder: Path, *, save_every: float = 30.0, progress: RunStarted | None = None) -> Record:
+        """Run the job; see `execute`."""
+        return execute(self, folder, save_every=save_every, progress=progress)
 
-def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | None = None) -> dict[str, Any]:
-    """Run a job, or find its record; ``progress`` gives the listener for an adapter and a number of steps."""
+
+def execute(job: Job, folder: Path, *, save_every: float = 30.0, progress: RunStarted | None = None) -> Record:
+    """Run a job, or find its record.
+
+    Args:
+        job: The job.
+        folder: Folder of the runs.
+        save_every: Seconds between two checkpoints.
+        progress: Called when steps are about to be computed.
+    """
     if job.tensorboard is not None:
         require_tensorboard()
     _arguments(job)  # a wrong setting is refused before anything large is read
@@ -113,13 +127,17 @@ def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | N
     def build() -> Adapter:
         return build_adapter(job, model)
 
-    how: dict[str, Any] = {"command": job.command, "save_every": save_every, "keep": job.keep}
+    run = Run(spec, build, model, stream, command=job.command, keep=job.keep)
     if job.tensorboard is None:
-        return run(spec, build, model, stream, folder, **how, progress=progress)
-    with Events(job.tensorboard, spec, folder / spec.address) as events:
-        record = run(spec, build, model, stream, folder, **how, progress=events.beside(progress))
+        return run.execute(folder, save_every=save_every, progress=progress)
+    with Events(job.tensorboard, spec, RunFolder(folder / spec.address)) as events:
+        record = run.execute(folder, save_every=save_every, progress=events.beside(progress))
         events.end(record)
     return record
+
+
+#: Earlier name of `execute`.
+do = execute
 
 
 def spec_of(job: Job, model: Loaded | Classifier, stream: Stream, data: Facts) -> RunSpec:

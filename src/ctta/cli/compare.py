@@ -6,9 +6,12 @@ import json
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from ctta.bench.record import Record
 
 
 class Form(str, Enum):
@@ -29,7 +32,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Show run records in one table. Runs that are not comparable are an error that names the difference."""
-    from ctta.bench.record import read_records  # noqa: PLC0415 - ctta --help must not import torch
+    from ctta.bench.folder import read_records  # noqa: PLC0415 - ctta --help must not import torch
 
     echo_comparison(
         [r for folder in folders for r in read_records(folder)], form=form.value, force=force, as_json=as_json
@@ -37,7 +40,7 @@ def compare(
 
 
 def echo_comparison(
-    records: Sequence[dict[str, Any]], *, form: str = "text", force: bool = False, as_json: bool = False
+    records: Sequence[Record], *, form: str = "text", force: bool = False, as_json: bool = False
 ) -> None:
     """Print records as one table; warnings about rows that are not comparable go to stderr.
 

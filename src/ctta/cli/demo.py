@@ -42,7 +42,7 @@ def demo(
     check_names(names, None)
     # Imported here, so that help and usage errors do not import torch.
     from ctta.bench.demo import prepare_demo, run_demo  # noqa: PLC0415
-    from ctta.cli.progress import Bars  # noqa: PLC0415
+    from ctta.cli.progress import DemoDisplay  # noqa: PLC0415
     from ctta.cli.tables import echo_errors  # noqa: PLC0415
     from ctta.report import require_extras, write_report  # noqa: PLC0415
 
@@ -54,12 +54,12 @@ def demo(
         names, images=images, batch_size=batch_size, severity=severity, seed=seed, domains=domains, device=device
     )
 
-    with Bars([adapter for _, adapter in entries], len(stream), quiet=quiet) as bars:
-        records = run_demo(entries, stream, runs, command=command_line(), progress=bars.follow)
+    with DemoDisplay([adapter for _, adapter in entries], len(stream), quiet=quiet) as progress:
+        records = run_demo(entries, stream, runs, command=command_line(), progress=progress)
 
     write_report([runs], out / "report.html", title="ctta demo")
     if as_json:
-        typer.echo(json.dumps(records, indent=1))
+        typer.echo(json.dumps([record.to_json() for record in records], indent=1))
         return
     typer.echo(f"{images} digits per domain, severity {severity}, batches of {batch_size}, seed {seed}")
     echo_errors(records)

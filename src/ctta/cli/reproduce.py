@@ -12,7 +12,7 @@ import typer
 from ctta.cli import options
 from ctta.cli.command_line import command_line
 from ctta.cli.options import parse_names, parse_seeds
-from ctta.cli.run import check_names, follower
+from ctta.cli.run import check_names, progress_display
 from ctta.datasets import locate
 from ctta.errors import UnknownStream
 from ctta.paper.numbers import SETTINGS
@@ -59,7 +59,7 @@ def reproduce(
     check_names(names, model)
     if dataset not in SETTINGS:
         dataset, data = _own_data(dataset, data)
-    from ctta.bench.pool import do_all  # noqa: PLC0415
+    from ctta.bench.executors import run_jobs  # noqa: PLC0415
     from ctta.paper import experiment  # noqa: PLC0415 - ctta --help takes no torch
     from ctta.paper.reproduce import Request, draw, notes, plan, rows  # noqa: PLC0415
     from ctta.plots.style import require_matplotlib  # noqa: PLC0415
@@ -85,8 +85,8 @@ def reproduce(
     )
     planned = plan(table, request)
     jobs = planned.jobs
-    follow = None if quiet else follower(len(jobs), workers, out, ray)
-    records = do_all(jobs, out, workers=workers, ray=ray, save_every=save_every, follow=follow)
+    progress = None if quiet else progress_display(len(jobs), workers, out, ray)
+    records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     outcomes = planned.outcomes(records, out)
     found, remarks, figures = rows(outcomes), notes(planned, outcomes), draw(planned, outcomes, out)
     if as_json:

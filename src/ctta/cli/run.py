@@ -19,6 +19,7 @@ from ctta.protocol import PROTOCOLS
 from ctta.registry import BUILT_IN, METHODS
 
 if TYPE_CHECKING:
+    from ctta.bench.progress import ProgressDisplay
     from ctta.datasets import Dataset
 
 
@@ -94,8 +95,9 @@ def run(
     stream, data = locate(stream, data)
     dataset = get_dataset(stream)
     model = model or default_model(dataset)
+    from ctta.bench.executors import run_jobs  # noqa: PLC0415
+    from ctta.bench.folder import RunFolder  # noqa: PLC0415
     from ctta.bench.jobs import Job  # noqa: PLC0415 - help and typing errors need no torch
-    from ctta.bench.pool import do_all  # noqa: PLC0415
     from ctta.cli.compare import echo_comparison  # noqa: PLC0415
 
     job = Job(
@@ -123,14 +125,14 @@ def run(
         side=side,
     )
     jobs = [job.with_seed(number) for number in parse_seeds(seed)]
-    follow = None if quiet else follower(len(jobs), workers, out, ray)
-    records = do_all(jobs, out, workers=workers, ray=ray, save_every=save_every, follow=follow)
+    progress = None if quiet else progress_display(len(jobs), workers, out, ray)
+    records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     if as_json:
-        typer.echo(json.dumps(records, indent=1))
+        typer.echo(json.dumps([record.to_json() for record in records], indent=1))
         return
     echo_comparison(records)
     for record in records:
-        typer.echo(f"record {out / record['address'] / 'record.json'}")
+        typer.echo(f"record {RunFolder(out / record.address).record_file}")
 
 
 def default_model(dataset: Dataset) -> str:
@@ -152,8 +154,8 @@ def check_names(methods: Sequence[str], model: str | None) -> None:
         check_name(model)
 
 
-def follower(runs: int, workers: int, out: Path, ray: str | None) -> Any:
-    """What shows the progress of so many runs, whose records go to a folder."""
-    from ctta.cli.progress import Follower  # noqa: PLC0415
+def progress_display(runs: int, workers: int, out: Path, ray: str | None) -> ProgressDisplay:
+    """The display for the progress of `runs` runs with records below `out`."""
+    from ctta.cli.progress import RunsDisplay  # noqa: PLC0415
 
-    return Follower(runs, out, one_by_one=workers == 1 and ray is None)
+    return RunsDisplay(runs, out, here=workers == 1 and ray is None)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+if TYPE_CHECKING:
+    from ctta.bench.record import Record
 
-def echo_rows(rows: Sequence[dict[str, Any]]) -> None:
+
+def echo_rows(rows: Sequence[Mapping[str, object]]) -> None:
     """Print rows as a table.
 
     Args:
-        rows: Dicts with the same keys, which become the header.
+        rows: Mappings with the same keys, which become the header.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in rows[0]:
@@ -25,17 +28,17 @@ def echo_rows(rows: Sequence[dict[str, Any]]) -> None:
     _print(table)
 
 
-def echo_errors(records: Sequence[dict[str, Any]]) -> None:
+def echo_errors(records: Sequence[Record]) -> None:
     """Print the error of every run in every domain, the lowest of a domain in bold.
 
     Args:
         records: Run records with the same domains.
     """
-    lines = {domain: [f"{record['errors'][domain]:.1f}" for record in records] for domain in records[0]["errors"]}
-    lines["mean"] = [f"{record['mean']:.1f}" for record in records]
+    lines = {domain: [f"{record.errors[domain]:.1f}" for record in records] for domain in records[0].errors}
+    lines["mean"] = [f"{record.mean:.1f}" for record in records]
     marked = {name: _marked(shown) for name, shown in lines.items()}
-    speeds = [Text(f"{record['images_per_second']:.0f}") for record in records]
-    names = [record["spec"]["method"] for record in records]
+    speeds = [Text(f"{record.images_per_second:.0f}") for record in records]
+    names = [record.spec.method for record in records]
     width = Console().width if Console().is_terminal else None
     for part in _fitting(names, width):
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ctta.bench.jobs import Job
+from ctta.bench.record import Record
 from ctta.datasets import get_dataset
 from ctta.datasets.corruption_names import CORRUPTIONS
 from ctta.errors import MissingData, ParameterError
@@ -103,7 +104,7 @@ class Plan:
         """The jobs, cell by cell and seed by seed."""
         return [job_of(cell, self.request, seed) for cell in self.cells for seed in self.request.seeds]
 
-    def outcomes(self, records: Sequence[dict[str, Any]], folder: Path) -> list[Outcome]:
+    def outcomes(self, records: Sequence[Record], folder: Path) -> list[Outcome]:
         """Pair the cells with their records.
 
         Args:
@@ -182,7 +183,7 @@ def job_of(cell: Cell, request: Request, seed: int) -> Job:
         image_list=request.image_list,
         clean=request.clean if get_protocol(cell.protocol).needs_clean else None,
         source_data=request.source_data if cell.source_data else None,
-        settings=cell.settings,
+        settings=dict(cell.settings),
         protocol=cell.protocol,
         times=cell.times,
         corruptions=request.corruptions,
@@ -228,7 +229,7 @@ def notes(plan: Plan, outcomes: Sequence[Outcome]) -> list[str]:
             f"OTHER DOMAINS: {', '.join(domains)}; the paper's stream has all fifteen. Its mean is "
             "over these where it gives the error of each, and over all fifteen where it does not."
         )
-    origin = record["spec"]["data"]["origin"]
+    origin = record.spec.data["origin"]
     if not setting.other_data and origin == "generated":
         found.append("OTHER FILES: the corrupted images are generated, not the published ones.")
     elif not setting.other_data and origin == "unverified":
@@ -272,7 +273,7 @@ def _size(outcome: Outcome) -> int:
     """Images of a domain per visit."""
     cell, record = outcome.cell, outcome.records[0]
     visits = get_protocol(cell.protocol).visits * cell.times
-    return int(max(count["images"] for count in record["counts"].values())) // visits
+    return max(count.images for count in record.counts.values()) // visits
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:
@@ -287,5 +288,5 @@ def _row(outcome: Outcome) -> dict[str, Any]:
         "seeds": len(outcome.records),
         "domains": outcome.domains,
         "paper_domains": {} if published is None else published.domains,
-        "runs": [record["address"] for record in outcome.records],
+        "runs": [record.address for record in outcome.records],
     }
