@@ -68,7 +68,10 @@ def of_timm(name: str) -> Callable[[], nn.Module]:
 
 
 def of_torchvision(name: str) -> Callable[[], nn.Module]:
-    return lambda: getattr(third_party("torchvision.models"), name)()
+    def build() -> nn.Module:
+        return getattr(third_party("torchvision.models"), name)()
+
+    return build
 
 
 def of_transformers(name: str) -> Callable[[], nn.Module]:
