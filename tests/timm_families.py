@@ -13,6 +13,7 @@ class Family:
     architecture: str
     side: int = 64
     sizes: dict[str, Any] = field(default_factory=dict)
+    one_head: bool = True  # models made for distillation average two heads
 
 
 _TOKENS = {"img_size": 32, "embed_dim": 48, "depth": 4, "num_heads": 2}
@@ -21,35 +22,37 @@ _SWIN = {"img_size": 64, "embed_dim": 12, "depths": (1, 1, 1, 1), "num_heads": (
 
 FAMILIES: dict[str, Family] = {
     "beit": Family("beit_base_patch16_224", 32, _TOKENS),
-    "byoanet": Family("halonet_h1"),
+    "byoanet": Family("lambda_resnet26t"),
     "byobnet": Family("test_byobnet"),
     "cait": Family("cait_xxs24_224", 32, _TOKENS),
-    "coat": Family("coat_lite_tiny"),
+    "coat": Family("coat_lite_tiny", 64, {"img_size": 64}),
     "convit": Family("convit_tiny", 32, {"img_size": 32, "depth": 4, "local_up_to_layer": 2}),
-    "convmixer": Family("convmixer_768_32", 64, {"dim": 32, "depth": 4}),
+    "convmixer": Family("convmixer_768_32", 56),
     "convnext": Family("test_convnext"),
     "cpubone": Family("cpubone_nano"),
-    "crossvit": Family("crossvit_tiny_240", 240),
-    "csatv2": Family("csatv2", 128),
+    "crossvit": Family("crossvit_tiny_240", 240, one_head=False),
+    "csatv2": Family("csatv2", 64),
     "cspnet": Family("cs3darknet_s"),
     "davit": Family("davit_tiny", 64, {**_STAGES, "embed_dims": (16, 32, 48, 64), "num_heads": (1, 2, 3, 4)}),
     "deepseek_vit": Family("deepseek_vit_412m", 56, {"img_size": 56, "embed_dim": 48, "depth": 4, "num_heads": 2}),
-    "deit": Family("deit_tiny_distilled_patch16_224", 32, {"img_size": 32, "depth": 4}),
+    "deit": Family("deit_tiny_patch16_224", 32, {"img_size": 32, "depth": 4}),
     "densenet": Family("densenet121", 64, {"growth_rate": 8, "block_config": (2, 2, 2, 2)}),
     "dla": Family("dla46x_c"),
     "dpn": Family("dpn48b"),
     "edgenext": Family("edgenext_xx_small"),
-    "efficientformer": Family("efficientformer_l1", 224, {"embed_dims": (16, 32, 48, 64), "depths": (1, 1, 1, 2)}),
-    "efficientformer_v2": Family("efficientformerv2_s0", 64, {"img_size": 64}),
+    "efficientformer": Family(
+        "efficientformer_l1", 224, {"embed_dims": (16, 32, 48, 64), "depths": (1, 1, 1, 2)}, one_head=False
+    ),
+    "efficientformer_v2": Family("efficientformerv2_s0", 64, {"img_size": 64}, one_head=False),
     "efficientnet": Family("mnasnet_small"),
-    "efficientvim": Family("efficientvim_m1"),
+    "efficientvim": Family("efficientvim_m1", one_head=False),
     "efficientvit_mit": Family("efficientvit_b0"),
     "efficientvit_msra": Family("efficientvit_m0", 64, {"img_size": 64}),
     "eva": Family("eva02_tiny_patch14_224", 28, {"img_size": 28, "depth": 4}),
     "fasternet": Family("fasternet_t0"),
     "fastvit": Family("fastvit_t8"),
-    "focalnet": Family("focalnet_tiny_srf", 64, {**_STAGES, "embed_dim": 16}),
-    "gcvit": Family("gcvit_xxtiny", 64, {**_STAGES, "img_size": 64, "embed_dim": 16}),
+    "focalnet": Family("focalnet_tiny_srf"),
+    "gcvit": Family("gcvit_xxtiny", 64, {"img_size": 64}),
     "gemma4_vit": Family("gemma4_vit_167m", 96, {"img_size": 96, "embed_dim": 48, "depth": 4, "num_heads": 2}),
     "ghostnet": Family("ghostnet_050"),
     "hardcorenas": Family("hardcorenas_a"),
@@ -63,24 +66,20 @@ FAMILIES: dict[str, Family] = {
     "inception_v3": Family("inception_v3", 96),
     "inception_v4": Family("inception_v4", 96),
     "lcnetv2": Family("lcnetv2_small"),
-    "levit": Family("levit_128s", 64, {"img_size": 64}),
+    "levit": Family("levit_128s", 64, {"img_size": 64}, one_head=False),
     "lowformer": Family("lowformer_b0"),
     "mambaout": Family("test_mambaout"),
-    "maxxvit": Family(
-        "maxvit_pico_rw_256", 64, {"img_size": 64, "embed_dim": (16, 16, 32, 32), "depths": (1, 1, 1, 1)}
-    ),
-    "metaformer": Family("poolformer_s12", 64, {**_STAGES, "dims": (16, 16, 32, 32)}),
-    "mlp_mixer": Family("gmlp_ti16_224", 32, {"img_size": 32, "num_blocks": 4}),
+    "maxxvit": Family("maxvit_pico_rw_256", 64, {"img_size": 64}),
+    "metaformer": Family("poolformerv2_s12"),
+    "mlp_mixer": Family("gmlp_ti16_224", 32, {"img_size": 32}),
     "mobilenetv3": Family("mobilenetv3_small_050"),
     "mobilenetv5": Family("mobilenetv5_base", 64),
     "mobilevit": Family("mobilevit_xxs"),
     "mvitv2": Family("mvitv2_tiny", 64, {"img_size": 64, "depths": (1, 1, 1, 1), "embed_dim": 16}),
     "naflexvit": Family("naflexvit_base_patch16_gap", 32, {"embed_dim": 48, "depth": 4, "num_heads": 2}),
     "nasnet": Family("nasnetalarge", 96, {"num_features": 192, "channel_multiplier": 2}),
-    "nest": Family(
-        "nest_tiny", 64, {"img_size": 64, "embed_dims": (16, 16, 32), "depths": (1, 1, 2), "num_heads": (1, 1, 2)}
-    ),
-    "nextvit": Family("nextvit_small", 64, {"depths": (1, 1, 2, 1)}),
+    "nest": Family("nest_tiny", 64, {"img_size": 64}),
+    "nextvit": Family("nextvit_small"),
     "nfnet": Family("test_nfnet"),
     "pit": Family("pit_ti_224", 64, {"img_size": 64}),
     "pnasnet": Family("pnasnet5large", 96),
@@ -89,7 +88,7 @@ FAMILIES: dict[str, Family] = {
     "rdnet": Family("rdnet_tiny", 64, {"growth_rates": (16, 16, 16, 16, 16, 16, 16)}),
     "regnet": Family("regnetx_002"),
     "repghost": Family("repghostnet_050"),
-    "repvit": Family("repvit_m0_9"),
+    "repvit": Family("repvit_m0_9", one_head=False),
     "res2net": Family("res2next50", 64, {"layers": (1, 1, 1, 1)}),
     "resnest": Family("resnest14d"),
     "resnet": Family("resnet10t"),
@@ -101,7 +100,7 @@ FAMILIES: dict[str, Family] = {
     "shvit": Family("shvit_s1"),
     "sknet": Family("skresnet18"),
     "starnet": Family("starnet_s050"),
-    "swiftformer": Family("swiftformer_xs"),
+    "swiftformer": Family("swiftformer_xs", one_head=False),
     "swin_transformer": Family("swin_tiny_patch4_window7_224", 64, {**_SWIN, "window_size": 4}),
     "swin_transformer_v2": Family("swinv2_tiny_window8_256", 64, {**_SWIN, "window_size": 4}),
     "swin_transformer_v2_cr": Family("swinv2_cr_tiny_224", 64, _SWIN),
@@ -109,7 +108,7 @@ FAMILIES: dict[str, Family] = {
     "tnt": Family("tnt_s_patch16_224", 32, {"img_size": 32, "depth": 4}),
     "tresnet": Family("tresnet_m", 64, {"layers": (1, 1, 1, 1)}),
     "twins": Family("twins_svt_small", 64, {"depths": (1, 1, 2, 1)}),
-    "vgg": Family("vgg11_bn", 32, {"feature_window_size": 1, "num_features": 64}),
+    "vgg": Family("vgg11_bn", 32),
     "visformer": Family("visformer_tiny", 64, {"img_size": 64}),
     "vision_transformer": Family("test_vit"),
     "vision_transformer_hybrid": Family("vit_tiny_r_s16_p8_224", 64, {"img_size": 64, "depth": 4}),
@@ -122,3 +121,21 @@ FAMILIES: dict[str, Family] = {
     "xception_aligned": Family("xception41p"),
     "xcit": Family("xcit_nano_12_p8_224", 32, {"img_size": 32, "depth": 4}),
 }
+
+# Too large for a test of a second or two; `make hostile` tries them.
+LONG_ONLY = frozenset(
+    {
+        "convmixer",
+        "focalnet",
+        "inception_resnet_v2",
+        "inception_v3",
+        "inception_v4",
+        "mobilenetv5",
+        "nasnet",
+        "nest",
+        "nextvit",
+        "pnasnet",
+        "selecsls",
+        "vgg",
+    }
+)
