@@ -43,7 +43,7 @@ class Pictures:
                 (width, height), (others, high) = picture.size, pictures[0].size
                 raise BadData(
                     f"{path} is {width} x {height} pixels where others are {others} x {high}: "
-                    "give a side to resize and crop all of them to."
+                    "give a side to resize and crop all of them to (--side)."
                 )
         x = torch.from_numpy(np.stack([np.asarray(picture) for picture in pictures]))
         return Images(x.permute(0, 3, 1, 2), self.y[positions])
