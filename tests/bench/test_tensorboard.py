@@ -32,7 +32,7 @@ def check(events: Path, record: Record, runs: Path) -> None:
     steps = [json.loads(line) for line in (runs / record.address / "steps.jsonl").read_text().splitlines()]
     expected: dict[str, list[tuple[int, float]]] = {}
     for step in steps:
-        for key in set(step) - {"index", "domain", "entropy_right", "entropy_wrong"}:
+        for key in set(step) - {"index", "domain", "entropy_right", "entropy_wrong", "check"}:
             if step[key] is not None:
                 expected.setdefault(f"step/{key}", []).append((step["index"], float(np.float32(step[key]))))
     for domain, error in record.errors.items():
