@@ -11,6 +11,7 @@ from typing import Any
 
 from ctta.bench.folder import RunFolder
 from ctta.bench.record import FORMAT, Record
+from ctta.version import __version__
 
 DOMAINS = ("gaussian_noise", "fog", "contrast")
 
@@ -82,7 +83,14 @@ def record_of(method: str, steps: list[dict[str, Any]], *, seed: int = 0, **chan
         "seconds": 0.1 * len(steps),
         "peak_memory": 123_000_000,
         "skipped": 0,
-        "environment": {"torch": "2.13.0", "threads": 1, "cores": 2, "device": "cpu", "system": "Linux"},
+        "environment": {
+            "ctta": __version__,
+            "torch": "2.13.0",
+            "threads": 1,
+            "cores": 2,
+            "device": "cpu",
+            "system": "Linux",
+        },
         "steps": "steps.jsonl",
         "command": f"ctta run {method} cifar10-c --seed {seed}",
         "complete": True,

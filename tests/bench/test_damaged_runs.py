@@ -178,7 +178,7 @@ def test_a_log_with_any_changed_or_missing_line_is_refused(
     "step",
     [
         [],
-        {"index": 0, "domain": "fog", "images": 4},
+        {"index": 0, "domain": "fog"},
         {"index": 10**30, "domain": "fog", "images": 4, "error": 0.0},
         {"index": 0, "domain": 5, "images": 4, "error": 0.0},
         {"index": 0, "domain": "\ud800", "images": 4, "error": 0.0},

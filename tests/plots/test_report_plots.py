@@ -130,4 +130,4 @@ def test_of_many_rows_the_source_and_the_best_are_drawn(tmp_path: Path) -> None:
 def test_groups_are_in_the_order_of_data_model_and_protocol(tmp_path: Path) -> None:
     make_run(tmp_path, "source", protocol={"name": "mixed"})
     make_run(tmp_path, "tent", protocol={"name": "continual"})
-    assert [group.spec["protocol"]["name"] for group in read_groups([tmp_path])] == ["continual", "mixed"]
+    assert [group.spec.protocol_name for group in read_groups([tmp_path])] == ["continual", "mixed"]

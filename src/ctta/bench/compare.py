@@ -103,14 +103,14 @@ def differences(records: Sequence[Record]) -> dict[str, list[str]]:
     return found
 
 
-def unlike_seeds(found: Sequence[Row]) -> list[str]:
+def unlike_seeds(table: Sequence[Row]) -> list[str]:
     """The sets of seeds that rows are means over, each with a row that has it; empty if there is only one set.
 
     Args:
-        found: The rows of a table.
+        table: The rows of a table.
     """
     sets: dict[str, list[str]] = {}
-    for row in found:
+    for row in table:
         sets.setdefault(", ".join(map(str, sorted(row.seeds))), []).append(row.label)
     return _with_examples(sets) if len(sets) > 1 else []
 
@@ -165,17 +165,17 @@ def own_settings(spec: RunSpec) -> dict[str, object]:
     return {k: v for k, v in spec.settings.items() if known.get(k, _Absent) != v}
 
 
-def text_table(found: Sequence[Row], form: str = "text", *, mark: bool = True) -> str:
+def text_table(table: Sequence[Row], form: str = "text", *, mark: bool = True) -> str:
     """Write rows as a table; the lowest error of a column is bold, or has a star in plain text.
 
     Args:
-        found: The rows.
+        table: The rows.
         form: "text", "markdown", "latex" or "csv". Labels and domains are escaped for the form.
         mark: Whether to mark the lowest errors.
     """
-    domains = list(dict.fromkeys(domain for row in found for domain in row.errors))
+    domains = list(dict.fromkeys(domain for row in table for domain in row.errors))
     head = ["method", *domains, "mean", "seeds", "images/s"]
-    body = [[r.label, *_numbers(r, domains), _mean(r), str(len(r.seeds)), f"{r.images_per_second:.0f}"] for r in found]
+    body = [[r.label, *_numbers(r, domains), _mean(r), str(len(r.seeds)), f"{r.images_per_second:.0f}"] for r in table]
     if form == "csv":
         file = io.StringIO()
         plain = [["" if cell == NONE else cell for cell in line] for line in body]

@@ -1,6 +1,6 @@
-"""The source model of the demo: a ResNet-8 for handwritten digits, shipped with the package.
+"""The source model of the demo: a ResNet-8 for handwritten digits, bundled with the package.
 
-`ctta train digits --out digits_resnet8.safetensors` makes the file again.
+`ctta train digits --out digits_resnet8.safetensors` trains it again.
 """
 
 from __future__ import annotations
@@ -29,9 +29,18 @@ def train_digits(
     progress: Callable[[int, float], None] | None = None,
     device: torch.device | str = "cpu",
 ) -> float:
-    """Train the source model, write it to a safetensors file, and give its error in percent on the streamed digits.
+    """Train the source model and write it to a safetensors file.
 
-    The same machine and torch give the same file bit for bit, because it is trained on one thread.
+    Training uses one thread, so that the same machine and version of torch give the same file bit for bit.
+
+    Args:
+        path: The file.
+        how: How to train.
+        progress: Called after each pass with its number and the loss.
+        device: Where to train.
+
+    Returns:
+        The error in percent on the digits of the stream.
     """
     data, threads = digits(), torch.get_num_threads()
     torch.set_num_threads(1)

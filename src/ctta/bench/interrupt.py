@@ -12,9 +12,9 @@ from contextlib import contextmanager
 def stop_requests() -> Iterator[list[int]]:
     """A list that receives the number of every signal that asks to stop.
 
-    A run looks at it between two steps, so that it can save a checkpoint first. Ctrl-C pressed again stops at once.
-    SIGTERM may arrive several times, from everyone who ends a group of processes, and never stops at once. Outside
-    the main thread, which alone receives signals, the list stays empty.
+    A run looks at it between two steps, so that it can save a checkpoint first. A second Ctrl-C stops at once; SIGTERM
+    never does, because ending a group of processes may send it several times. Python handles signals in the main
+    thread only: in others the list stays empty.
     """
     requests: list[int] = []
     if threading.current_thread() is not threading.main_thread():

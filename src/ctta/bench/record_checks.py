@@ -1,4 +1,4 @@
-"""Checks of a record read from a file: its JSON, its digest, the types of its values, and numbers that add up."""
+"""Check a record that was read from a file: its JSON, its digest, the types of its values, and its sums."""
 
 from __future__ import annotations
 

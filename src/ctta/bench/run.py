@@ -82,6 +82,7 @@ class Run:
             reset_peak_memory()
         adapter, steps = self._resume(folder) or (self.build(), [])
         done = len(steps)
+        # The log may be ahead of the checkpoint, by steps that are computed again now.
         folder.keep_steps(steps)
         show = progress(adapter, len(self.stream) - done) if progress is not None else None
         with folder.steps_file.open("a", encoding="utf-8") as file:
@@ -93,6 +94,7 @@ class Run:
                     file.write(line_of(log))
                     if show is not None:
                         show(batch, log)
+                    # Only here, between two steps, is the adapter's state the one after a whole number of them.
                     if stop or time.monotonic() - saved >= save_every:
                         folder.save_checkpoint(adapter.save, len(steps), file)
                         folder.write_record(self._record(adapter, steps, complete=False))
