@@ -37,19 +37,19 @@ def md5_of(path: Path) -> str:
     return _digest(path, "md5")
 
 
-def sha256_of_code(cls: type) -> str | None:
-    """Return the SHA-256 of the file that defines a class.
+def sha256_of_code(code: type | Callable[..., object]) -> str | None:
+    """The SHA-256 of the file that defines a class or function.
 
     Args:
-        cls: The class.
+        code: The class or function.
 
     Returns:
-        The digest, or None for ctta's own classes and for classes without a file.
+        The digest; None for code of ctta itself, or without a file.
     """
-    if cls.__module__.partition(".")[0] == "ctta":
+    if (code.__module__ or "").partition(".")[0] == "ctta":
         return None
     try:
-        file = inspect.getsourcefile(cls)
+        file = inspect.getsourcefile(code)
     except (TypeError, OSError):
         return None
     return None if file is None or not Path(file).is_file() else sha256_of(Path(file))

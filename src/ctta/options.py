@@ -1,8 +1,8 @@
 """Options that adapters share, in three kinds, and range checks for arguments.
 
 A method declares its kind by its constructor, ``**options: Unpack[...]``: `AnswerOptions` if it only predicts,
-`StateOptions` if it keeps a state but takes no gradients, `SharedOptions` if it learns by gradients. The docstring of
-`Adapter` explains every option.
+`StateOptions` if it keeps a state but takes no gradients, `SharedOptions` if it learns by gradients. `Adapter`
+documents each option.
 """
 
 from __future__ import annotations

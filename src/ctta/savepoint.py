@@ -42,7 +42,9 @@ class Savepoint:
         self._window_state = None if window is None else window.state()
         self._generator = generator
         self._generator_state = generator.get_state()
-        self._attributes = [(module, _attributes(module)) for module in root.modules()]
+        # TorchScript keeps the attributes of its modules out of Python, and code cannot replace them.
+        modules = [module for module in root.modules() if not isinstance(module, torch.jit.ScriptModule)]
+        self._attributes = [(module, _attributes(module)) for module in modules]
         self._values: list[tuple[Tensor, Tensor]] = [(buffer, buffer.clone()) for buffer in root.buffers()]
         self._trained: list[nn.Parameter] = []
         self._optimizer = optimizer if parameters else None
