@@ -1,7 +1,7 @@
 """Continual test-time adaptation for PyTorch.
 
 model = ctta.DMSE(ctta.Classifier(net, mean=..., std=...))
-logits = model(x)  # answers, then learns
+logits = model(x)  # predicts, then learns from the batch
 """
 
 from importlib import import_module
@@ -75,7 +75,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Names and submodules are imported on first use, so that the command line can answer before torch is imported.
+    # Names and submodules are imported on first use, so that commands which need no torch start quickly.
     if name in __all__:
         value = getattr(import_module(_HOMES.get(name, "ctta.methods")), name)
         globals()[name] = value

@@ -1,4 +1,4 @@
-"""The C allocator: keep freed memory for the next tensor."""
+"""Tune the C allocator to keep freed memory for the next tensor."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ _NEVER_TRIM = 2**31 - 1
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc to keep large freed blocks; whether it does. Call it before the first tensor.
+    """Tell glibc to keep large freed blocks. Call it before the first tensor is created.
 
-    By default glibc returns a large block to the kernel as soon as it is freed, and every activation is paged in anew.
-    The process then holds on to the most memory it ever used. Other C libraries are left as they are.
+    By default glibc returns a large block to the kernel as soon as it is freed, so that the memory of every activation
+    has to be paged in again. With this setting the process keeps the most memory it ever used. Other C libraries are
+    not changed.
+
+    Returns:
+        Whether glibc accepted the setting.
     """
     if not _is_glibc():
         return False
@@ -29,7 +33,11 @@ def keep_freed_memory() -> bool:
 
 
 def give_back_freed_memory() -> bool:
-    """Return what is freed to the kernel once, also where `keep_freed_memory` holds on to it; whether glibc did."""
+    """Return freed memory to the kernel once, also if `keep_freed_memory` is in effect.
+
+    Returns:
+        Whether glibc returned any.
+    """
     return _is_glibc() and bool(ctypes.CDLL(None).malloc_trim(0))
 
 

@@ -1,4 +1,4 @@
-"""A prediction whose learning is still to come."""
+"""A prediction now, and learning from it later."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ if TYPE_CHECKING:
 
 
 class Answer:
-    """The prediction for a batch, made before anything is learnt from it.
+    """The prediction for a batch, made before the adapter learns from it; see `Adapter.ask`.
 
-    Until ``learn`` or ``forget`` is called, the answer holds the adapter. One that is dropped is forgotten.
+    Until ``learn`` or ``forget`` is called, the answer locks the adapter. If it is garbage collected before, it is
+    forgotten.
+
+    Args:
+        adapter: The adapter.
+        start: Starts the step and returns it as a generator that yields the logits.
 
     Attributes:
         logits: The logits (N, C).
@@ -27,8 +32,8 @@ class Answer:
 
     def __init__(self, adapter: Adapter, start: Callable[[], Generator[Tensor, None, Step]]) -> None:
         self._work: Generator[Tensor, None, Step] | None = None
-        self._owner = adapter._owner
-        self._owner.hold(self)
+        self._lock = adapter._lock
+        self._lock.hold(self)
         try:
             self._before = adapter._savepoint()
             try:
@@ -44,7 +49,7 @@ class Answer:
             raise
 
     def learn(self) -> Step:
-        """Learn from the batch and return what ``Adapter.step`` would have returned."""
+        """Learn from the batch and return what `Adapter.step` would have returned."""
         work = self._unfinished()
         try:
             with torch.enable_grad():
@@ -56,7 +61,7 @@ class Answer:
             self._end()
 
     def forget(self) -> None:
-        """Leave no trace of the batch in the adapter."""
+        """Undo everything that the batch changed in the adapter."""
         self._unfinished().close()
         try:
             self._before.put_back()
@@ -65,12 +70,12 @@ class Answer:
 
     def _unfinished(self) -> Generator[Tensor, None, Step]:
         if self._work is None:
-            raise AnswerFinished("This answer was learnt from or forgotten before. Ask the adapter again.")
+            raise AnswerFinished("learn() or forget() was already called on this answer. Call ask() again.")
         return self._work
 
     def _end(self) -> None:
         self._work = None
-        self._owner.release()
+        self._lock.release()
 
     def __del__(self) -> None:
         if getattr(self, "_work", None) is not None:

@@ -22,7 +22,12 @@ Constructor = TypeVar("Constructor", bound=Callable[..., None])
 
 @dataclass(frozen=True)
 class Between:
-    """Annotation of a number: the closed range it must lie in."""
+    """Annotation of a number: the closed range in which it must lie.
+
+    Args:
+        low: The smallest value.
+        high: The largest value; infinity for no limit.
+    """
 
     low: float
     high: float
@@ -32,10 +37,19 @@ class Between:
 
 
 class CheckedArguments:
-    """Base of classes whose keyword arguments are checked by type before ``__init__`` runs.
+    """Base of classes whose keyword arguments are checked against their annotations before ``__init__`` runs.
 
     A number must be finite, None is accepted only if the annotation has it, and a bool is not a number. The ranges of
     ``Annotated[float, Between(0, 1)]`` are checked too.
+
+    Example:
+        >>> class Filter(CheckedArguments):
+        ...     def __init__(self, *, share: float = 0.5) -> None:
+        ...         self.share = share
+        >>> Filter(share="half")
+        Traceback (most recent call last):
+            ...
+        ctta.errors.ParameterError: The 'share' parameter of Filter must be a finite number. Got 'half' instead.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -49,7 +63,7 @@ def check_arguments(cls: type, given: Mapping[str, Any]) -> None:
     """Check values for a class's constructor without building an object.
 
     Args:
-        cls: The class. Options that its constructor hands on to its bases are checked as well.
+        cls: The class. Options that its constructor passes to its bases are checked as well.
         given: The arguments by name. Names that no annotation describes are left to the constructor.
 
     Raises:
@@ -102,7 +116,7 @@ def _check(hints: Mapping[str, Any], given: Mapping[str, Any], owner: str) -> No
 
 @functools.cache
 def _hints(constructor: Callable[..., None]) -> dict[str, Any]:
-    """The annotations of the keyword-only arguments and of options collected by ``**options: Unpack[...]``."""
+    """Return the annotations of the keyword-only arguments and of those in ``**options: Unpack[...]``."""
     try:
         hints = get_type_hints(constructor, include_extras=True)
         found = {}
@@ -145,13 +159,13 @@ def _has_type(value: Any, hint: Any) -> bool:
         return value is None
     if origin is collections.abc.Callable:
         return callable(value)
-    if origin is collections.abc.Sequence:  # anything that can be indexed will do, but for text
+    if origin is collections.abc.Sequence:  # anything that can be indexed, except text
         return hasattr(value, "__getitem__") and hasattr(value, "__len__") and not isinstance(value, (str, bytes))
     return not isinstance(origin, type) or isinstance(value, origin)
 
 
 def _words(hint: Any) -> str:
-    """Say what a hint accepts."""
+    """Describe what a hint accepts."""
     if get_origin(hint) is Annotated:
         base, *extras = get_args(hint)
         return _words(base) + "".join(str(extra) for extra in extras if isinstance(extra, Between))
@@ -169,7 +183,11 @@ def _words(hint: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value for a message, cut short; printing a hostile one may fail, as for an int of 5,000 digits."""
+    """Format a value for a message, cut to 100 characters.
+
+    Args:
+        value: The value. Printing it may fail, as for an int of 5,000 digits.
+    """
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001, the value is the user's

@@ -1,4 +1,4 @@
-"""Small texts kept between runs to save time; losing, damaging or forbidding them costs only time."""
+"""A cache of small texts between runs. If it is lost, damaged or read-only, results take longer and nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LARGEST = 1 << 16
 
 
 def cache_folder() -> Path:
-    """``CTTA_CACHE``, or ``ctta`` in the user's cache folder."""
+    """Return the folder of the cache: ``CTTA_CACHE``, or ``ctta`` in the user's cache folder."""
     if given := os.environ.get("CTTA_CACHE"):
         return Path(given)
     # Relative paths are invalid in XDG_CACHE_HOME.
@@ -22,7 +22,11 @@ def cache_folder() -> Path:
 
 
 def recall(key: str) -> str | None:
-    """The text kept under a key; None if there is none or its entry is damaged."""
+    """Return the text stored under a key, or None if there is none or its entry is damaged.
+
+    Args:
+        key: The key.
+    """
     with suppress(OSError, ValueError, RuntimeError):
         with _entry(key).open("rb") as file:
             check, _, text = file.read(_LARGEST).decode().partition("\n")
@@ -32,7 +36,12 @@ def recall(key: str) -> str | None:
 
 
 def keep(key: str, text: str) -> None:
-    """Keep a text under a key; a cache that cannot be written is only a missed speed-up."""
+    """Store a text under a key, if the cache can be written.
+
+    Args:
+        key: The key.
+        text: The text, of less than 64 kB.
+    """
     with suppress(OSError, RuntimeError):
         write_atomically(_entry(key), f"{_check(key, text)}\n{text}".encode())
 

@@ -1,4 +1,4 @@
-"""An adapter in one safetensors file: tensors as they are, everything else as JSON in its header."""
+"""Save an adapter to one safetensors file: its tensors, and everything else as JSON in the header."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def save(adapter: Adapter, path: str | os.PathLike[str]) -> None:
 
     Args:
         adapter: The adapter to save.
-        path: The file to write. What it holds now stays there until the new content is complete.
+        path: The file to write. Its old content stays there until the new content is complete.
 
     Raises:
-        CheckpointError: The model keeps state that a file cannot carry. Nothing is written.
+        CheckpointError: If the model has state that a file cannot hold. Nothing is written.
     """
     write_atomically(path, serialised(adapter))
 
 
 def serialised(adapter: Adapter) -> bytes:
-    """The content of a checkpoint file.
+    """Return the content of a checkpoint file.
 
     Args:
         adapter: The adapter to save.
@@ -87,12 +87,12 @@ def load(
         path: A file written by ``save``.
         model: The source model that the saved adapter started from.
         cls: The class that the result must be an instance of.
-        overrides: Constructor arguments that replace the saved ones, or that a file cannot carry.
+        overrides: Constructor arguments that replace the saved ones, or that a file cannot hold.
 
     Raises:
-        NotACheckpoint: The file is damaged, or ctta did not write it.
-        MethodMismatch: The file holds the state of another method.
-        SourceMismatch: The saved adapter started from other weights.
+        NotACheckpoint: If the file is damaged, or was not written by ctta.
+        MethodMismatch: If the file holds the state of another method.
+        SourceMismatch: If the saved adapter started from other weights.
     """
     header, tensors = _read(Path(path))
     saved: type[Adapter] = cls if header["method"] == cls.__name__.lower() else method(header["method"])
@@ -121,7 +121,7 @@ def load(
 
 
 def _state(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: object) -> dict[str, Any]:
-    """The state that ``serialised`` took apart, put together again."""
+    """Put the state together again that ``serialised`` took apart."""
     nested = {**header.get("extras", {}), _EXTRA: header["extra"]}
     try:
         state: dict[str, Any] = {name: _put_tensors(value, tensors) for name, value in nested.items()}
@@ -132,7 +132,7 @@ def _state(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: objec
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of the header and of every tensor's name, dtype, shape and bytes."""
+    """Return the SHA-256 of the header and of every tensor's name, dtype, shape and bytes."""
     sha = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         add_tensor(sha, name, tensors[name])
@@ -178,14 +178,14 @@ def _well_formed(header: Mapping[str, Any]) -> bool:
 
 
 def _describe(adapter: Adapter) -> dict[str, Any]:
-    """Settings as JSON: plain values as they are, what a checkpoint cannot carry by its type."""
+    """Return the settings as JSON: plain values, and the name of the type of what a file cannot hold."""
     defaults = adapter.arguments()
     described: dict[str, Any] = {}
     for name, value in adapter.settings.items():
         if isinstance(value, _PLAIN):
             described[name] = value
         elif value is not defaults[name] and not isinstance(value, Tensor):
-            # A tensor given at the start (prototypes) lives on as state; a function or module does not.
+            # A tensor given to the constructor (prototypes) is saved as state; a function or module is not.
             described[name] = {"custom": getattr(value, "__qualname__", type(value).__qualname__)}
     return described
 
@@ -205,7 +205,7 @@ def _arguments(settings: dict[str, Any], overrides: Mapping[str, Any], path: obj
 
 
 def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """A nested state with every tensor moved to ``tensors`` and its name left in its place."""
+    """Move every tensor of a nested state to ``tensors`` and put its name in its place."""
     if isinstance(value, Tensor):
         tensors[name] = value.detach().contiguous().clone()  # shared memory is refused by the format
         return {"tensor": name}

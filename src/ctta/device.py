@@ -9,7 +9,7 @@ from ctta.errors import DeviceUnavailable
 
 
 def choose_device(name: str | None = None) -> torch.device:
-    """Return the named device, or the best one there is.
+    """Return the named device, or the best one available.
 
     Args:
         name: "cpu", "cuda", "cuda:1", "mps" or another device type of torch. None takes CUDA if there is one, then MPS,
@@ -40,5 +40,10 @@ def available_devices() -> list[str]:
 
 
 def to_device(x: Tensor, device: torch.device) -> Tensor:
-    """Move images to a device, without waiting if their memory is pinned."""
+    """Move images to a device, without waiting if their memory is pinned.
+
+    Args:
+        x: Images.
+        device: The device.
+    """
     return x.to(device, non_blocking=device.type == "cuda" and x.device.type == "cpu" and x.is_pinned())

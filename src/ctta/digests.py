@@ -1,4 +1,4 @@
-"""Digests of files, read in pieces, and remembered for as long as the files do not change."""
+"""Digests of files, cached until a file changes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,26 @@ from ctta.cache import keep, recall
 
 _PIECE = 1 << 20
 _READERS = 4
-# Clocks of file systems tick in up to 2 s: a file changed later than this before it was read may change unseen.
+# Timestamps of file systems have a resolution of up to 2 s. A file that was changed less than this before it was read
+# may change again without a new timestamp.
 _SETTLED_NS = 3_000_000_000
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file."""
+    """Return the SHA-256 of a file.
+
+    Args:
+        path: The file.
+    """
     return _digest(path, "sha256")
 
 
 def md5_of(path: Path) -> str:
-    """The MD5 of a file: against accidents, for publishers that give no better one."""
+    """Return the MD5 of a file, for publishers that give no better digest. It detects accidents, not attacks.
+
+    Args:
+        path: The file.
+    """
     return _digest(path, "md5")
 
 
@@ -47,7 +56,11 @@ def sha256_of_code(code: type | Callable[..., object]) -> str | None:
 
 
 def sha256_of_all(paths: Iterable[Path]) -> str:
-    """The SHA-256 of the digests of files, in their order, whatever their names."""
+    """Return the SHA-256 of the digests of files, which depends on their contents and order, not on their names.
+
+    Args:
+        paths: The files.
+    """
     whole = hashlib.sha256()
     with ThreadPoolExecutor(_READERS) as pool:
         for digest in pool.map(sha256_of, paths):
@@ -56,14 +69,15 @@ def sha256_of_all(paths: Iterable[Path]) -> str:
 
 
 def remembered(kind: str, files: Iterable[Path], compute: Callable[[], str]) -> str:
-    """What ``compute`` gives, from the cache if it was computed before and no file has changed since.
+    """Return what ``compute`` returns, from the cache if no file has changed since it was last computed.
 
     Args:
         kind: What is computed; part of the key.
-        files: Everything it is computed from. Device, inode, size, mtime and ctime tell whether a file has changed.
+        files: All files that it depends on. Device, inode, size, mtime and ctime show whether a file has changed.
         compute: Computes the text.
     """
-    begin, paths = time.time_ns(), list(files)
+    begin = time.time_ns()
+    paths = list(files)
     state, newest = _state(paths)
     key = f"{kind}\n{state}"
     if (known := recall(key)) is not None:
@@ -75,7 +89,7 @@ def remembered(kind: str, files: Iterable[Path], compute: Callable[[], str]) -> 
 
 
 def _state(paths: Iterable[Path]) -> tuple[str, int]:
-    """A digest of what the file system says of files, and when the newest was changed."""
+    """Return a digest of the metadata of files, and the time of the latest change."""
     state, newest = hashlib.sha256(), 0
     for path in paths:
         stat = os.stat(path)  # noqa: PTH116 - half the time of Path.stat, for a million files

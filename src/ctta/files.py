@@ -1,4 +1,4 @@
-"""Files: written so that a reader sees the old content or the new, and recognised where a download went wrong."""
+"""Write files atomically, and recognise failed downloads."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ _STALE_SECONDS = 3600
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file through a temporary sibling, fsync and rename."""
+    """Write a file so that readers see either the old content or the new one, never a part.
+
+    Args:
+        path: The file to write. Missing folders are created.
+        data: Its content.
+    """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    # A process killed between create and rename leaves its temporary file: clear those nobody can still be writing.
+    # A killed process leaves its temporary file behind; remove those that are too old to be in use.
     for left in target.parent.glob(f".{target.name}.*.tmp"):
         if time.time() - left.stat().st_mtime > _STALE_SECONDS:
             left.unlink(missing_ok=True)
@@ -34,7 +39,11 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a path is a file; False also for names that the system refuses (too long, unreadable, a NUL)."""
+    """Check whether a path is a file. Names that the system refuses (too long, unreadable, a NUL) are not.
+
+    Args:
+        path: The path.
+    """
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -42,12 +51,24 @@ def is_file(path: Path) -> bool:
 
 
 def printable(path: str | os.PathLike[str]) -> str:
-    """A path or a part of one as text that every file and terminal takes: bytes that are not UTF-8 become ``\\xNN``."""
+    """Return a path as text that can be written anywhere: bytes that are not UTF-8 become ``\\xNN``.
+
+    Args:
+        path: A path, or a part of one.
+    """
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def size(count: float) -> str:
-    """A number of bytes as people say it."""
+    """Format a number of bytes for people.
+
+    Args:
+        count: The number of bytes.
+
+    Example:
+        >>> size(1_234_567)
+        '1.2 MB'
+    """
     for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if count >= limit:
             return f"{count / limit:.1f} {unit}"
@@ -55,7 +76,18 @@ def size(count: float) -> str:
 
 
 def foreign(start: bytes) -> str | None:
-    """What a file is whose beginning shows that a download went wrong."""
+    """Recognise a file that a failed download left.
+
+    Args:
+        start: The first bytes of the file.
+
+    Returns:
+        What the file is, or None if it may be what was wanted.
+
+    Example:
+        >>> foreign(b"<!DOCTYPE html><html>")
+        'an HTML page'
+    """
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     if not start:
         return "an empty file"
@@ -75,7 +107,7 @@ def _umask() -> int:
 
 
 def _sync_directory(folder: Path) -> None:
-    # The rename itself lives in the directory; not every platform can open one.
+    # The rename is stored in the directory; not every platform can open one.
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

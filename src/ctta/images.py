@@ -1,4 +1,4 @@
-"""The boundary: what a batch of images must be."""
+"""Check batches of images."""
 
 from __future__ import annotations
 
@@ -13,8 +13,28 @@ from ctta.errors import ImageDtype, ImageRange, ImageShape
 _SLACK = 1e-3
 
 
-def broken_images(x: Tensor) -> Tensor | None:
-    """Check dtype, shape and range of a batch; which images (N,) hold NaN or Inf, None where none does."""
+def check_images(x: Tensor) -> Tensor | None:
+    """Check the dtype, shape and range of a batch of images.
+
+    Args:
+        x: The batch: floats in [0, 1] of shape (N, C, H, W). NaN and Inf are allowed here.
+
+    Returns:
+        Which images (N,) contain NaN or Inf, or None if none does.
+
+    Raises:
+        ImageDtype: If it is not a float tensor.
+        ImageShape: If it is not four-dimensional, or empty.
+        ImageRange: If finite values lie outside [0, 1].
+
+    Example:
+        >>> x = torch.zeros(2, 3, 4, 4)
+        >>> check_images(x) is None
+        True
+        >>> x[1, 0, 0, 0] = float("nan")
+        >>> check_images(x)
+        tensor([False,  True])
+    """
     if not isinstance(x, Tensor) or not x.is_floating_point():
         found = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise ImageDtype(
@@ -40,3 +60,7 @@ def broken_images(x: Tensor) -> Tensor | None:
             )
         )
     return broken
+
+
+#: The older name of `check_images`.
+broken_images = check_images

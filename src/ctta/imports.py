@@ -1,7 +1,7 @@
 """Import code that the user named, as ``package.module:name`` or ``file.py:name``.
 
-The code may do anything: print, raise, or end the process. What it prints goes to stderr, so that stdout holds nothing
-but results; every failure becomes a UserCodeError that says what the code did and where.
+The code may do anything: print, raise, or exit. What it prints goes to stderr, so that stdout holds only results. Every
+failure becomes a UserCodeError that says what the code did and where.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ _from_files: dict[Path, tuple[_Stamp, ModuleType]] = {}
 
 
 def split_target(target: str) -> tuple[str, str]:
-    """Split ``place:name`` into the module or file and the name, which is empty if the target has none."""
+    """Split ``place:name`` into the module or file and the name.
+
+    Args:
+        target: The target; without a name, the second part is empty.
+
+    Example:
+        >>> split_target("mine.py:build"), split_target("mine.py")
+        (('mine.py', 'build'), ('mine.py', ''))
+    """
     if target.endswith(".py"):
         return target, ""
     place, colon, name = target.rpartition(":")
@@ -32,22 +40,32 @@ def split_target(target: str) -> tuple[str, str]:
 
 
 def load_object(target: str) -> object:
-    """Import a module or Python file and return the object of that name; a dotted name is followed.
+    """Import a module or Python file and return an object from it.
 
     Args:
-        target: ``package.module:name`` or ``path/to/file.py:name``. The current folder is searched first.
+        target: ``package.module:name`` or ``path/to/file.py:name``; the name may have dots. The current folder is
+            searched first.
 
     Raises:
         UserCodeError: If the module or the name does not exist, or the code fails while it is imported.
     """
     place, name = split_target(target)
     if not name:
-        raise UserCodeError(f"{target!r} does not say what to take from it. Write {place or 'module'}:name.")
+        raise UserCodeError(f"{target!r} names no object. Write {place or 'module'}:name.")
     return find_name(load_module(place), name, place)
 
 
 def find_name(module: ModuleType, name: str, place: str) -> object:
-    """Return the object that a dotted name refers to in a module; ``place`` is what messages call the module."""
+    """Return the object that a dotted name refers to in a module.
+
+    Args:
+        module: The module.
+        name: The name of the object.
+        place: What to call the module in messages.
+
+    Raises:
+        UserCodeError: If there is no such object.
+    """
     found: object = module
     for part in name.split("."):
         with user_code(f"Reading {name!r} of {place}"):
@@ -59,12 +77,16 @@ def find_name(module: ModuleType, name: str, place: str) -> object:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """List the names of a module that do not start with an underscore."""
+    """List the names of a module that do not start with an underscore.
+
+    Args:
+        module: The module.
+    """
     return [name for name in dir(module) if not name.startswith("_")]
 
 
 def load_module(place: str) -> ModuleType:
-    """Import a module by its name, or a Python file by its path; an unchanged file is run only once.
+    """Import a module by its name, or a Python file by its path. An unchanged file is run only once.
 
     Args:
         place: ``package.module`` or a path that ends in ``.py``.
@@ -87,9 +109,9 @@ def load_module(place: str) -> ModuleType:
 
 @contextmanager
 def user_code(doing: str) -> Iterator[None]:
-    """Run the user's code inside: stdout goes to stderr, and failures are raised as UserCodeError.
+    """Context in which the user's code runs: stdout goes to stderr, and failures are raised as UserCodeError.
 
-    ``sys.exit`` is a failure too, whatever its code. Ctrl-C passes through.
+    ``sys.exit`` is a failure too, with any code. Ctrl-C is not caught.
 
     Args:
         doing: What is being done, as the beginning of a sentence: "Importing mine.py".
@@ -110,7 +132,7 @@ def user_code(doing: str) -> Iterator[None]:
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
-    """Send to stderr what is printed inside, also by C code and child processes."""
+    """Context in which everything that is printed goes to stderr, also from C code and child processes."""
     real = sys.__stdout__
     try:
         _flush()

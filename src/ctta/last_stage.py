@@ -1,6 +1,6 @@
-"""Which norm layers belong to the last stage of a network, found from its module tree.
+"""Find the norm layers in the last stage of a network from its module tree.
 
-SAR and DeYO leave the last stage alone. Their code finds it with a list of layer names that fits a ResNet
+SAR and DeYO do not train the last stage. Their code finds it with a list of layer names that fits a ResNet
 (``layer4``) and timm's ViT-B (``blocks.9`` to ``blocks.11`` and ``norm``) and nothing else.
 """
 
@@ -21,7 +21,11 @@ _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 def before_last_stage(model: nn.Module) -> Callable[[str], bool]:
-    """A test for names of norm layers: true for those that SAR and DeYO adapt."""
+    """Return a function that tells by the name of a norm layer whether SAR and DeYO train it.
+
+    Args:
+        model: The network, without a Classifier around it.
+    """
     left_out = last_stage_norms(model)
     return lambda layer_name: layer_name not in left_out
 

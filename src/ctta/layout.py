@@ -1,4 +1,4 @@
-"""Memory layouts that are safe and fast for a network: planes (contiguous) or channels_last."""
+"""Choose a memory layout that is safe and fast for a network: contiguous or channels_last."""
 
 from __future__ import annotations
 
@@ -9,21 +9,32 @@ from torch.nn.utils.parametrize import ParametrizationList
 
 
 def fastest_layout(module: nn.Module) -> torch.memory_format:
-    """channels_last, which is faster for convolutions, unless the network must not run in it."""
+    """Return channels_last, which is faster for convolutions, unless the network must not run in it.
+
+    Args:
+        module: The network.
+    """
     return torch.contiguous_format if needs_planes(module) else torch.channels_last
 
 
 def safe_layout(module: nn.Module) -> torch.memory_format:
-    """preserve_format, or contiguous_format for a network that must not run in channels_last.
+    """Return preserve_format, or contiguous_format for a network that must not run in channels_last.
 
     Apply it to the weights and to every batch before a backward pass: a convolution runs in channels_last if either
     of the two has that layout.
+
+    Args:
+        module: The network.
     """
     return torch.contiguous_format if needs_planes(module) else torch.preserve_format
 
 
 def needs_planes(module: nn.Module) -> bool:
-    """Whether torch fails or corrupts memory when it trains this network in channels_last."""
+    """Tell whether torch fails or corrupts memory when it trains this network in channels_last.
+
+    Args:
+        module: The network.
+    """
     # torch refuses to lay out the weights of a 3-D convolution in channels_last.
     return any(p.dim() == 5 for p in module.parameters()) or any(map(_unsafe_in_channels_last, module.modules()))
 

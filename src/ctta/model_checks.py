@@ -1,4 +1,4 @@
-"""What a model must be, and what it must return."""
+"""Check models and what they return."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from ctta.errors import LogitsShape, NotAModule, ScriptedModule
 
 
 def check_model(model: object) -> None:
-    """Refuse a model that cannot be copied and adapted.
+    """Check that a model can be copied and adapted.
+
+    Args:
+        model: The model.
 
     Raises:
-        NotAModule: It is not an nn.Module.
-        ScriptedModule: It holds weights in a TorchScript module.
+        NotAModule: If it is not an nn.Module.
+        ScriptedModule: If a TorchScript module holds some of its weights.
     """
     if isinstance(model, type) and issubclass(model, nn.Module):
         raise NotAModule(f"The model must be a torch.nn.Module; got the class {model.__name__}. Call it to build one.")
@@ -32,12 +35,15 @@ def check_model(model: object) -> None:
 
 
 def check_logits(logits: Tensor, images: int, model: str) -> Tensor:
-    """Return floating-point logits (N, C) as they are, and refuse any other output.
+    """Check that the output of a model is floating-point logits (N, C), and return it.
 
     Args:
         logits: What the model returned.
         images: The number N of images it was given.
         model: Its name, for the message.
+
+    Raises:
+        LogitsShape: If it is anything else.
     """
     if logits.dim() != 2 or len(logits) != images or not logits.shape[1] or not logits.is_floating_point():
         raise LogitsShape(

@@ -1,4 +1,4 @@
-"""One adapter, one owner."""
+"""A lock for objects that only one call at a time may use."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ from typing import Any
 from ctta.errors import ConcurrentUse
 
 
-class Owner:
-    """A lock that refuses instead of waiting, and does not travel with copies.
+class ExclusiveLock:
+    """A lock that raises ConcurrentUse instead of waiting; a copy is a new lock.
 
-    A Ctrl-C can arrive while the lock is being taken or given back. The lock therefore remembers who holds it, a call
-    or an object, and counts as free once that call has ended or that object is gone.
+    A Ctrl-C can arrive while the lock is being acquired or released. The lock therefore remembers its holder, a call or
+    an object, and counts as free once that call has ended or that object is gone.
+
+    Example:
+        >>> lock = ExclusiveLock()
+        >>> with lock:
+        ...     with lock:
+        ...         pass
+        Traceback (most recent call last):
+            ...
+        ctta.errors.ConcurrentUse: ...
     """
 
     def __init__(self) -> None:
@@ -23,11 +32,15 @@ class Owner:
         self._taking_over = threading.Lock()
 
     def hold(self, holder: object) -> None:
-        """Take the lock for an object, until ``release`` is called or the object is gone."""
+        """Acquire the lock for an object, until ``release`` is called or the object is garbage collected.
+
+        Args:
+            holder: The object.
+        """
         self._take(weakref.ref(holder))
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._held.pop("by", None)
 
     def __enter__(self) -> None:
@@ -45,17 +58,21 @@ class Owner:
             held = self._held.setdefault("by", mine)
             if held is not mine and _is_held(*held):
                 raise ConcurrentUse(
-                    "An adapter changes with every batch and has one owner; it was called while another call was "
-                    "running, or while an answer waited for learn() or forget(). Give each thread its own adapter, or "
-                    "put a queue in front of this one."
+                    "An adapter changes with every batch and serves one call at a time; it was called while another "
+                    "call was running, or while an answer waited for learn() or forget(). Give each thread its own "
+                    "adapter, or put a queue in front of this one."
                 )
             self._held["by"] = mine
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Owner:
-        return Owner()
+    def __deepcopy__(self, memo: dict[int, Any]) -> ExclusiveLock:
+        return ExclusiveLock()
 
-    def __reduce__(self) -> tuple[type[Owner], tuple[()]]:
-        return Owner, ()
+    def __reduce__(self) -> tuple[type[ExclusiveLock], tuple[()]]:
+        return ExclusiveLock, ()
+
+
+#: The older name of `ExclusiveLock`.
+Owner = ExclusiveLock
 
 
 def _is_held(thread: int, holder: FrameType | weakref.ref[object]) -> bool:

@@ -1,4 +1,4 @@
-"""A batch and its augmented view through one network, both with gradients."""
+"""Forward a batch and its augmented view through one network, both with gradients."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Features = tuple[Tensor, Tensor]
 
 
 def view_pass(student: Classifier, view: Callable[[], Tensor], *, recompute: bool) -> Callable[[], Features]:
-    """Prepare the pass of the augmented view, to be called after that of the batch itself.
+    """Prepare the forward pass of the augmented view, to be run after that of the batch itself.
 
     Args:
         student: The network that learns.
         view: Makes the augmented images.
-        recompute: Whether the activations of the view are not kept but computed again for its gradients, which saves
-            nearly half the memory of a step for one more forward pass.
+        recompute: Discard the activations of the view and compute them again for its gradients. This saves nearly half
+            the memory of a step, for one more forward pass.
 
     Returns:
-        A function that gives the logits (N, C) and features (N, d) of the view.
+        A function that returns the logits (N, C) and features (N, d) of the view.
     """
     if not recompute:
         return lambda: student.with_features(view())
     # The view first: gradients flow through the last pass first, so that the batch's activations are gone before the
     # view's come back. Two gradients make the same sum in either order, to the bit.
-    # Students are in eval mode and draw nothing; keeping torch's generator would rewind it under other threads.
+    # Students are in eval mode and draw no random numbers. Restoring torch's generator would affect other threads.
     made: Features = checkpoint(student.with_features, view(), use_reentrant=False, preserve_rng_state=False)
     return lambda: made

@@ -1,4 +1,4 @@
-"""A savepoint: what a step may change, to be put back when the step does not finish."""
+"""A savepoint: a copy of everything a step may change, to undo a step that does not finish."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ctta.window import Window
 
 
 class Savepoint:
-    """Copies of the state of an adapter, or of its buffers alone.
+    """A copy of the state of an adapter, or of its buffers alone.
 
-    A Ctrl-C can arrive between any two lines of a step, while the optimizer has moved the student and the teacher has
-    not followed yet. ``put_back`` returns to the state at construction: the values of parameters, buffers and
-    optimizer, the attributes of every module, the generator, and no gradients.
+    A Ctrl-C can arrive between any two lines of a step, for example after the optimizer has updated the student and
+    before the teacher is updated. ``put_back`` returns to the state at construction: the values of parameters, buffers
+    and optimizer, the attributes of every module and the generator. It also removes all gradients.
 
     Args:
-        root: The module whose attributes and buffers are kept.
+        root: The module whose state is copied.
         frozen: Names of parameters that never change and are not copied.
-        parameters: Whether parameters and optimizer may change. A prediction only needs the buffers, which the forward
-            pass of some models writes.
-        optimizer: The optimizer in use, if any.
-        generator: The generator in use.
-        window: The window in use, if any.
+        parameters: Whether parameters and optimizer may change. For a prediction the buffers are enough, which some
+            models write in their forward pass.
+        optimizer: The optimizer, if there is one.
+        generator: The random generator.
+        window: The window, if there is one.
     """
 
     def __init__(
@@ -38,9 +38,13 @@ class Savepoint:
         optimizer: torch.optim.Optimizer | None = None,
         window: Window | None = None,
     ) -> None:
-        self._window, self._window_state = window, None if window is None else window.state()
-        self._generator, self._generator_state = generator, generator.get_state()
-        self._attributes = [(module, _attributes(module)) for module in root.modules()]
+        self._window = window
+        self._window_state = None if window is None else window.state()
+        self._generator = generator
+        self._generator_state = generator.get_state()
+        # TorchScript keeps the attributes of its modules out of Python, and code cannot replace them.
+        modules = [module for module in root.modules() if not isinstance(module, torch.jit.ScriptModule)]
+        self._attributes = [(module, _attributes(module)) for module in modules]
         self._values: list[tuple[Tensor, Tensor]] = [(buffer, buffer.clone()) for buffer in root.buffers()]
         self._trained: list[nn.Parameter] = []
         self._optimizer = optimizer if parameters else None

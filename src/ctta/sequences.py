@@ -1,4 +1,4 @@
-"""Arguments that are lists: one value alone stands for a list of one."""
+"""Read arguments that are lists; a single value is read as a list of one."""
 
 from __future__ import annotations
 
@@ -15,22 +15,36 @@ def names_of(given: str | Iterable[str], what: str) -> tuple[str, ...]:
     """Read an argument that lists names.
 
     Args:
-        given: Names, or a single name, which stands for a list of one.
+        given: The names, or a single one.
         what: The argument's name, for messages.
 
     Raises:
         ParameterError: If it is neither, or holds something other than text.
+
+    Example:
+        >>> names_of("fog", "domains"), names_of(["fog", "snow"], "domains")
+        (('fog',), ('fog', 'snow'))
     """
     return _listed(given, str, what, "names")
 
 
 def numbers_of(given: int | Iterable[int], what: str) -> tuple[int, ...]:
-    """Read an argument that lists whole numbers, as `names_of` does for names."""
+    """Read an argument that lists whole numbers, as `names_of` does for names.
+
+    Args:
+        given: The numbers, or a single one.
+        what: The argument's name, for messages.
+    """
     return _listed(given, int, what, "whole numbers")
 
 
 def paths_of(given: str | Path | Iterable[str | Path], what: str) -> tuple[Path, ...]:
-    """Read an argument that lists paths, as `names_of` does for names."""
+    """Read an argument that lists paths, as `names_of` does for names.
+
+    Args:
+        given: The paths, or a single one.
+        what: The argument's name, for messages.
+    """
     paths = (given,) if isinstance(given, (str, Path)) else given
     plain = (str(path) if isinstance(path, Path) else path for path in paths) if isinstance(paths, Iterable) else paths
     return tuple(Path(path) for path in _listed(plain, str, what, "paths"))

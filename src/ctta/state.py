@@ -1,4 +1,4 @@
-"""What moves in an adapter, and how it is remembered, restored, copied out and taken over."""
+"""The state of an adapter: everything that changes along the stream, saved, restored and reset as a whole."""
 
 from __future__ import annotations
 
@@ -12,25 +12,46 @@ from typing_extensions import Self
 
 from ctta.errors import CheckpointError
 from ctta.options import Optimizer
-from ctta.owner import Owner
+from ctta.owner import ExclusiveLock
 from ctta.savepoint import Savepoint
 from ctta.window import Window
 
 Result = TypeVar("Result")
 
-# What torch and Python raise on values of the wrong type, shape, size or name.
+# What torch and Python raise for values of the wrong type, shape, size or name.
 _MISFITS = (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
 
 
-class LazyBuffers(nn.Module):
-    """A module whose buffers registered as None may come, go and change size along the stream."""
+class OptionalState(nn.Module):
+    """A module with optional buffers: one that is registered as None may be set, removed and resized later.
+
+    torch refuses to load a state in which a buffer exists that the module does not have yet, such as a moving average
+    before the first batch. Here such buffers are created and removed as the loaded state says.
+
+    Example:
+        >>> class Average(OptionalState):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.register_buffer("mean", None)
+        >>> one, other = Average(), Average()
+        >>> one.mean = torch.ones(2)
+        >>> _ = other.load_state_dict(one.state_dict())
+        >>> other.mean
+        tensor([1., 1.])
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._lazy: set[str] = set()
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Register a buffer; one that is None is lazy."""
+        """Register a buffer, which is optional if it is None now.
+
+        Args:
+            name: The name of the buffer.
+            tensor: Its value.
+            persistent: Whether it is part of the state_dict.
+        """
         super().register_buffer(name, tensor, persistent)
         if tensor is None:
             self._lazy.add(name)
@@ -43,8 +64,17 @@ class LazyBuffers(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-class Stateful(LazyBuffers):
-    """A module whose state, with its optimizer, generator, window and counters, is saved and restored as one."""
+class AdapterState(OptionalState):
+    """A module whose parameters, buffers, optimizer, generator, window and counters are saved and restored together.
+
+    Args:
+        optimizer: "adam", "sgd", or a function that takes the list of parameters and returns an optimizer.
+        lr: Learning rate.
+        momentum: Momentum of "sgd".
+        nesterov: Use Nesterov momentum with "sgd".
+        seed: Seed of the generator.
+        window: How many of the last images to keep, if any.
+    """
 
     source_free: bool = True
     source_digest: str = ""
@@ -60,21 +90,28 @@ class Stateful(LazyBuffers):
         window: int | None,
     ) -> None:
         super().__init__()
-        self.optimizer, self.lr, self.momentum, self.nesterov = optimizer, lr, momentum, nesterov
-        self.seed, self.window = seed, window
+        self.optimizer = optimizer
+        self.lr = lr
+        self.momentum = momentum
+        self.nesterov = nesterov
+        self.seed = seed
+        self.window = window
         self.generator = torch.Generator().manual_seed(seed)
-        self.steps = self.skipped = self.restores = 0
+        self.steps = 0
+        self.skipped = 0
+        self.restores = 0
         self.trained: list[nn.Parameter] = []
-        self._owner = Owner()
+        self._lock = ExclusiveLock()
         self._window = None if window is None else Window(window)
         self._initial: dict[str, Tensor] = {}
         self._initial_optimizer: dict[str, Any] | None = None
         self._optimizer: torch.optim.Optimizer | None = None
-        self._still: frozenset[str] = frozenset()
+        self._frozen: frozenset[str] = frozenset()
 
-    def _start(self, trained: list[nn.Parameter], still: set[str]) -> None:
-        """Set what learns, build its optimizer, and remember the initial state of all that is not ``still``."""
-        self.trained, self._still = trained, frozenset(still)
+    def _start(self, trained: list[nn.Parameter], frozen: set[str]) -> None:
+        """Set what learns, build its optimizer, and remember the initial state of everything that is not frozen."""
+        self.trained = trained
+        self._frozen = frozenset(frozen)
         self.requires_grad_(False)
         for parameter in trained:
             parameter.requires_grad_(True)
@@ -82,12 +119,12 @@ class Stateful(LazyBuffers):
         self._initial = self._snapshot()
 
     def remember(self) -> None:
-        """Make the present state, the optimizer's included, the one that restore and reset return to."""
+        """Make the present state, including the optimizer's, the one that restore and reset return to."""
         self._initial = self._snapshot()
         self._initial_optimizer = self._optimizer_state()
 
     def _all_or_nothing(self, change: Callable[[], Result]) -> Result:
-        """Run a change of the state. Any exception, Ctrl-C included, undoes all of it."""
+        """Change the state; if any exception is raised, Ctrl-C included, undo the whole change."""
         before = self._savepoint()
         try:
             return change()
@@ -99,13 +136,13 @@ class Stateful(LazyBuffers):
         return Savepoint(
             self,
             generator=self.generator,
-            frozen=self._still,
+            frozen=self._frozen,
             optimizer=self._optimizer,
             window=self._window,
         )
 
     def _without_trace(self, predict: Callable[[], Result]) -> Result:
-        """Run forward passes and put back what they write: the generator, and buffers that some models keep."""
+        """Run forward passes and undo what they change: the generator, and buffers that some models write."""
         before = Savepoint(self, generator=self.generator, parameters=False)
         try:
             try:
@@ -113,12 +150,12 @@ class Stateful(LazyBuffers):
             finally:
                 before.put_back()
         except BaseException:
-            before.put_back()  # again, in case the first time was interrupted
+            before.put_back()  # again: a Ctrl-C may have interrupted the first call
             raise
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Return weights, optimizer and the method's state to the source; counters and generator go on."""
+        """Return weights, optimizer and the method's state to their initial values; keep counters and generator."""
         for prefix, module in self.named_modules():
             for name, buffer in module._buffers.items():
                 initial = self._initial.get(f"{prefix}.{name}".lstrip("."))
@@ -132,24 +169,32 @@ class Stateful(LazyBuffers):
         self.restores += 1
 
     def scale_lr(self, factor: float) -> None:
-        """Set the learning rate to a share of the one the optimizer was built with."""
+        """Scale the learning rate that the optimizer was built with.
+
+        Args:
+            factor: The factor; 1 returns to the original rate.
+        """
         assert self._optimizer is not None
         for group in self._optimizer.param_groups:
             group["lr"] = factor * group.setdefault("initial_lr", group["lr"])
 
     def source_of_trained(self) -> list[Tensor]:
-        """The source values of the parameters that learn, in order."""
+        """Return the source values of the trained parameters, in order."""
         names = {id(p): name for name, p in self.named_parameters()}
         return [self._initial[names[id(p)]] for p in self.trained]
 
     def source_of(self, module: nn.Module) -> list[Tensor]:
-        """The source values of the parameters of a part of this adapter, in order."""
+        """Return the source values of the parameters of a part of this adapter, in order.
+
+        Args:
+            module: The part, such as the teacher.
+        """
         prefix = next(name for name, part in self.named_modules() if part is module)
         return [self._initial[f"{prefix}.{name}"] for name, _ in module.named_parameters()]
 
     def reset(self) -> None:
         """Return to the state of a newly built adapter, bit for bit."""
-        with self._owner:
+        with self._lock:
             self._all_or_nothing(self._reset)
 
     def _reset(self) -> None:
@@ -160,22 +205,36 @@ class Stateful(LazyBuffers):
             self._window.clear()
 
     def footprint(self) -> int:
-        """Bytes of everything the adapter holds between batches, with the optimizer's moments once it has stepped."""
+        """Return the bytes that the adapter holds between batches, including the optimizer's moments."""
         moments = 2 if self.optimizer == "adam" else 1
         held = {id(t): t.nbytes for t in [*self._state().values(), *self._initial.values()]}
         return sum(held.values()) + moments * sum(p.nbytes for p in self.trained)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
-        """A snapshot of everything that moves: parameters, teacher, prototypes, optimizer, counters, generator."""
-        with self._owner:
+        """Return a copy of the state: parameters, teacher, prototypes, optimizer, counters and generator.
+
+        Args:
+            args: As for torch.
+            kwargs: As for torch.
+        """
+        with self._lock:
             state = super().state_dict(*args, **kwargs)
             return {name: v.clone() if isinstance(v, Tensor) else v for name, v in state.items()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Take over a snapshot of an adapter of the same method and source; one that does not fit changes nothing."""
+        """Load the state of an adapter of the same method and source model.
+
+        Args:
+            state_dict: What ``state_dict`` returned.
+            strict: As for torch.
+            assign: Must be False: the optimizer needs the present parameters.
+
+        Raises:
+            CheckpointError: If the state does not fit. Nothing is changed.
+        """
         if assign:
             raise CheckpointError("assign=True would cut the optimizer off from the weights; leave it out.")
-        with self._owner:
+        with self._lock:
             return self._all_or_nothing(lambda: self._load(state_dict, strict))
 
     def _load(self, state: Mapping[str, Any], strict: bool) -> Any:
@@ -212,14 +271,13 @@ class Stateful(LazyBuffers):
             )
 
     def _lazy_names(self) -> set[str]:
-        modules = [(name, m) for name, m in self.named_modules() if isinstance(m, LazyBuffers)]
+        modules = [(name, m) for name, m in self.named_modules() if isinstance(m, OptionalState)]
         return {f"{name}.{buffer}".lstrip(".") for name, module in modules for buffer in module._lazy}
 
     def _converted(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Every tensor of a state on this adapter's device and in the dtype that it has here.
+        """Convert every tensor of a state to this adapter's device and to the dtype that it has here.
 
-        The dtypes may be mixed, and a buffer that comes and goes has none here: it is converted as the others of its
-        dtype are.
+        The dtypes may be mixed. An optional buffer may not exist here: it is converted like others of its dtype.
         """
         own = {name: value for name, value in super().state_dict().items() if isinstance(value, Tensor)}
         like = next(self.parameters(), torch.empty(0))
@@ -236,7 +294,7 @@ class Stateful(LazyBuffers):
         return {name: convert(value, name) for name, value in state.items()}
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Counters, generator, window and optimizer."""
+        """Return counters, generator, window and optimizer."""
         return {
             "method": type(self).__name__,
             "source": self.source_digest,
@@ -247,7 +305,7 @@ class Stateful(LazyBuffers):
             "generator": self.generator.get_state(),
             "window": None if self._window is None else self._window.state(),
             "optimizer": self._optimizer_state(),
-            # What the source model cannot give again: state handed to the constructor, or remembered.
+            # What cannot be computed again from the source model: state given to the constructor, or remembered.
             "initial": {n: v for n, v in self._initial.items() if n in self._buffers or self._initial_optimizer},
             "initial_optimizer": self._initial_optimizer,
             "source_free": self.source_free,
@@ -255,7 +313,11 @@ class Stateful(LazyBuffers):
         }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take over what get_extra_state gave."""
+        """Restore counters, generator, window and optimizer.
+
+        Args:
+            state: What ``get_extra_state`` returned.
+        """
         self.steps, self.skipped, self.restores = state["steps"], state["skipped"], state["restores"]
         self.generator.set_state(state["generator"].cpu())
         if self._window is not None and state["window"] is not None:
@@ -269,7 +331,7 @@ class Stateful(LazyBuffers):
             buffers[name].copy_(value)
 
     def _transient(self) -> dict[str, Tensor]:
-        """Buffers that torch does not save and that the model's own forward pass has written."""
+        """Return the buffers that torch does not save and that the model's own forward pass has changed."""
         buffers = dict(self.named_buffers())
         names = {
             f"{prefix}.{name}".lstrip(".")
@@ -284,10 +346,10 @@ class Stateful(LazyBuffers):
         }
 
     def cast_like(self, state: Mapping[str, Any]) -> None:
-        """Give every parameter and buffer the floating dtype that its namesake has in a state.
+        """Convert every floating parameter and buffer to the dtype that it has in a state.
 
         Args:
-            state: Tensors by name, of an adapter that was converted after it was built.
+            state: Tensors by name, from an adapter that may have been converted after it was built.
         """
         named = [*self.named_parameters(), *self.named_buffers(), *self._initial.items()]
         dtypes = {id(v): state[n].dtype for n, v in named if v.is_floating_point() and isinstance(state.get(n), Tensor)}
@@ -302,7 +364,7 @@ class Stateful(LazyBuffers):
         if self._optimizer is not None:
             for parameter, state in self._optimizer.state.items():
                 for key, value in state.items():
-                    # Adam's step counter is a scalar that stays where it is.
+                    # Adam's step counter is a scalar and stays on the CPU.
                     if isinstance(value, Tensor) and value.shape == parameter.shape:
                         state[key] = fn(value)
         return self
@@ -316,17 +378,17 @@ class Stateful(LazyBuffers):
 
     def _load_optimizer(self, state: dict[str, Any] | None) -> None:
         if self._optimizer is not None and state is not None:
-            # The moments alone: learning rate and momentum are arguments of this adapter. And a copy, because torch
-            # would keep, and step on, the very tensors it is given.
+            # Only the moments: learning rate and momentum are arguments of this adapter. They are copied because torch
+            # would keep and modify the given tensors.
             groups = self._optimizer.state_dict()["param_groups"]
             self._optimizer.load_state_dict({"state": copy.deepcopy(state["state"]), "param_groups": groups})
 
     def _snapshot(self) -> dict[str, Tensor]:
-        """Copies of all that may move; what starts out equal (teacher and student) is kept once."""
+        """Copy everything that may change; tensors that are equal (teacher and student) share one copy."""
         kept: dict[tuple[Any, ...], list[Tensor]] = {}
         snapshot = {}
         for name, value in self._state().items():
-            if name in self._still:
+            if name in self._frozen:
                 continue
             twins = kept.setdefault((value.shape, value.dtype), [])
             twin = next((t for t in twins if _same_bits(t, value)), None)
@@ -348,8 +410,13 @@ class Stateful(LazyBuffers):
         return torch.optim.SGD(self.trained, lr=self.lr, momentum=self.momentum, nesterov=nesterov, foreach=True)
 
 
+#: The older names.
+LazyBuffers = OptionalState
+Stateful = AdapterState
+
+
 def _same_bits(a: Tensor, b: Tensor) -> bool:
-    # equal() takes -0.0 for 0.0, and a reset restores every bit.
+    # torch.equal treats -0.0 and 0.0 as equal, and a reset must restore every bit.
     return torch.equal(a, b) and (not a.is_floating_point() or torch.equal(a.signbit(), b.signbit()))
 
 

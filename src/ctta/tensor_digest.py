@@ -1,4 +1,4 @@
-"""Digests of tensors and of states that hold them."""
+"""Digests of tensors and of nested states."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def add_tensor(sha: _Hash, name: str, tensor: Tensor) -> None:
-    """Add a tensor to a digest: its name, dtype, shape and bytes, whatever its device and memory layout.
+    """Add a tensor to a digest: its name, dtype, shape and bytes. Device and memory layout do not matter.
 
     Args:
         sha: The digest to update.
-        name: The name that the tensor goes by.
+        name: The name of the tensor.
         tensor: A dense tensor.
     """
     data = tensor.detach().cpu().contiguous()
@@ -30,9 +30,9 @@ def add_value(sha: _Hash, name: str, value: Any) -> None:
 
     Args:
         sha: The digest to update.
-        name: The name that the value goes by.
-        value: A tensor, a plain value, or dicts and lists of them. Of any other object only the type counts, because
-            its repr may differ from process to process.
+        name: The name of the value.
+        value: A tensor, a plain value, or dicts and lists of them. For any other object only the type is added, because
+            its repr may differ between processes.
     """
     if isinstance(value, Tensor) and not value.is_quantized:
         add_tensor(sha, name, value)

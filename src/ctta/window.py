@@ -1,4 +1,4 @@
-"""The sliding window that lets batches of one image share their statistics."""
+"""A sliding window over the stream, so that batches of one image can share their statistics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from ctta.errors import ImageShape
 
 
 class Window:
-    """The last ``size`` images of a stream, and how many of them have not been learnt from."""
+    """The last images of a stream, and how many of them the method has not learnt from yet.
+
+    Args:
+        size: How many images to keep.
+
+    Example:
+        >>> window = Window(2)
+        >>> window.push(torch.zeros(1, 3, 4, 4))[1], window.push(torch.ones(1, 3, 4, 4))[1]
+        (False, True)
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -19,7 +28,11 @@ class Window:
         self.fresh = 0
 
     def seen_with(self, x: Tensor) -> Tensor:
-        """What the window would hold after these images; they are its last rows."""
+        """Return what the window would hold after these images, which are its last rows.
+
+        Args:
+            x: New images (N, C, H, W).
+        """
         if self.images is not None and self.images.shape[1:] != x.shape[1:]:
             raise ImageShape(
                 f"Images in a window must have one size; it holds {tuple(self.images.shape[1:])} and got "
@@ -33,7 +46,14 @@ class Window:
         return torch.cat([self.images.contiguous(memory_format=layout), x])[-max(self.size, len(x)) :]
 
     def push(self, x: Tensor) -> tuple[Tensor, bool]:
-        """Take in images; what is held now, and whether all of it is new, which is when the method learns."""
+        """Add images.
+
+        Args:
+            x: New images (N, C, H, W).
+
+        Returns:
+            The images in the window, and whether all of them are new since the last time: then the method learns.
+        """
         self.images = self.seen_with(x).clone()
         self.fresh += len(x)
         all_new = self.fresh >= self.size
@@ -42,13 +62,19 @@ class Window:
         return self.images, all_new
 
     def clear(self) -> None:
-        """Forget every image."""
-        self.images, self.fresh = None, 0
+        """Remove all images."""
+        self.images = None
+        self.fresh = 0
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """Return what a checkpoint has to keep."""
         return {"images": self.images, "fresh": self.fresh}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over what state() gave."""
-        self.images, self.fresh = state["images"], state["fresh"]
+        """Restore a state.
+
+        Args:
+            state: What ``state`` returned.
+        """
+        self.images = state["images"]
+        self.fresh = state["fresh"]

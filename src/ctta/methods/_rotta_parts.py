@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ctta.errors import ImageShape
 from ctta.norms import batch_norms
-from ctta.state import LazyBuffers
+from ctta.state import OptionalState
 
 
 class RobustBN(nn.Module):
@@ -95,7 +95,7 @@ class updating:  # noqa: N801, used as a context manager
                 layer.mean, layer.var = mean, var
 
 
-class Memory(LazyBuffers):
+class Memory(OptionalState):
     """A memory balanced over classes, which prefers recent and confident samples (Sec. 3.3).
 
     Args:

@@ -152,7 +152,7 @@ class RMT(Adapter):
         Args:
             steps: How many batches to train on.
         """
-        with self._owner, torch.enable_grad():
+        with self._lock, torch.enable_grad():
             self._all_or_nothing(lambda: self._warm_up(steps))
 
     def _warm_up(self, steps: int) -> None:
