@@ -3,8 +3,8 @@
 python scripts/results.py            write the page
 python scripts/results.py --check    write nothing; exit 1 if the page is stale
 
-The page is written by hand but for its marked regions, ``<!-- table: EXPERIMENT DATASET MODEL IMAGES -->`` to
-``<!-- end -->``; IMAGES is the number per domain, or "all". With `` by-domain`` at the end the table has a column per
+The page is written by hand, except for the regions from ``<!-- table: EXPERIMENT DATASET MODEL IMAGES -->`` to
+``<!-- end -->``; IMAGES is the number per domain, or "all". With `` by-domain`` at the end the table has one column per
 domain. Rows are averaged over the seeds that all of them have.
 """
 
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def filled(text: str, records: Sequence[dict[str, Any]]) -> str:
-    """The page with its tables made anew."""
+    """Return the page with all tables regenerated."""
 
     def table(found: re.Match[str]) -> str:
         begin, what, end = found.groups()
@@ -55,7 +55,7 @@ def filled(text: str, records: Sequence[dict[str, Any]]) -> str:
 
 
 def lines(what: Sequence[str], records: Sequence[dict[str, Any]]) -> list[str]:
-    """A table in Markdown, and below it the commands behind it."""
+    """Return a table in Markdown, followed by the commands that produced it."""
     name, dataset, model, images, *how = what
     size = None if images == "all" else int(images)
     pairs = [(cell, matching(cell, dataset, model, size, records)) for cell in experiment(name).cells(dataset)]
@@ -68,7 +68,7 @@ def lines(what: Sequence[str], records: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def of_shared_seeds(rows: Sequence[Sequence[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
-    """Rows with the runs whose seed every row has: another seed has other noise in its images."""
+    """Keep only the runs whose seed occurs in every row, because other seeds have other image noise."""
     shared = set.intersection(*({record["spec"]["seed"] for record in row} for row in rows))
     return [[record for record in row if record["spec"]["seed"] in shared] for row in rows]
 
@@ -76,7 +76,7 @@ def of_shared_seeds(rows: Sequence[Sequence[dict[str, Any]]]) -> list[list[dict[
 def matching(
     cell: Cell, dataset: str, model: str, images: int | None, records: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The runs of a cell, one per seed."""
+    """Return the runs of a cell, one per seed."""
 
     def fits(record: dict[str, Any]) -> bool:
         spec, setting = record["spec"], SETTINGS[dataset]
