@@ -27,18 +27,13 @@ def main() -> None:
     parser.add_argument("second", type=Path)
     arguments = parser.parse_args()
     mean, error = difference(arguments.first, arguments.second)
-    first, second = (label(read_record(folder)) for folder in (arguments.first, arguments.second))
+    first, second = (label(read_record(place)) for place in (arguments.first, arguments.second))
     print(f"{first} - {second}: {mean:+.2f} ± {error:.2f} points")  # noqa: T201
 
 
 def difference(first: Path, second: Path) -> tuple[float, float]:
-    """Compute the mean difference in error between two runs, and its standard error.
-
-    Args:
-        first: Folder of a run.
-        second: Folder of the run to subtract.
-    """
-    records = [read_record(folder) for folder in (first, second)]
+    """The mean difference in error between two runs, and its standard error."""
+    records = [read_record(place) for place in (first, second)]
     unlike = [*differences(records), *(["seed"] if len({record["spec"]["seed"] for record in records}) > 1 else [])]
     if unlike:
         raise ParameterError(f"The two runs must be on the same images. They differ in {', '.join(unlike)}.")
@@ -48,18 +43,14 @@ def difference(first: Path, second: Path) -> tuple[float, float]:
 
 
 def by_batch(folder: Path) -> list[float]:
-    """Compute, for every n, the error on the n-th batches of all domains; a recurring domain counts anew each time.
-
-    Args:
-        folder: Folder of a run.
-    """
-    incorrect: dict[int, list[tuple[int, int]]] = {}
-    domain, number = None, 0
+    """The error on the n-th batches of all domains, for every n; a domain that comes again counts as another."""
+    wrong: dict[int, list[tuple[int, int]]] = {}
+    domain, place = None, 0
     for step in read_steps(folder):
-        number = number + 1 if (step["domain"], step["severity"]) == domain else 0
+        place = place + 1 if (step["domain"], step["severity"]) == domain else 0
         domain = (step["domain"], step["severity"])
-        incorrect.setdefault(number, []).append((step["wrong"], step["images"]))
-    return [100 * sum(w for w, _ in part) / sum(n for _, n in part) for part in incorrect.values()]
+        wrong.setdefault(place, []).append((step["wrong"], step["images"]))
+    return [100 * sum(w for w, _ in part) / sum(n for _, n in part) for part in wrong.values()]
 
 
 if __name__ == "__main__":

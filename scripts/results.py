@@ -68,7 +68,7 @@ def lines(what: Sequence[str], records: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def of_shared_seeds(rows: Sequence[Sequence[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
-    """Keep only the runs whose seed occurs in every row, because other seeds have other image noise."""
+    """Rows with the runs whose seed every row has: another seed has other noise in its images."""
     shared = set.intersection(*({record["spec"]["seed"] for record in row} for row in rows))
     return [[record for record in row if record["spec"]["seed"] in shared] for row in rows]
 
