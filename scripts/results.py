@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def filled(text: str, records: Sequence[dict[str, Any]]) -> str:
-    """Return the page with all tables regenerated."""
+    """The page with its tables made anew."""
 
     def table(found: re.Match[str]) -> str:
         begin, what, end = found.groups()
@@ -55,7 +55,7 @@ def filled(text: str, records: Sequence[dict[str, Any]]) -> str:
 
 
 def lines(what: Sequence[str], records: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a table in Markdown, followed by the commands that produced it."""
+    """A table in Markdown, and below it the commands behind it."""
     name, dataset, model, images, *how = what
     size = None if images == "all" else int(images)
     pairs = [(cell, matching(cell, dataset, model, size, records)) for cell in experiment(name).cells(dataset)]
@@ -76,7 +76,7 @@ def of_shared_seeds(rows: Sequence[Sequence[dict[str, Any]]]) -> list[list[dict[
 def matching(
     cell: Cell, dataset: str, model: str, images: int | None, records: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the runs of a cell, one per seed."""
+    """The runs of a cell, one per seed."""
 
     def fits(record: dict[str, Any]) -> bool:
         spec, setting = record["spec"], SETTINGS[dataset]
