@@ -44,7 +44,7 @@ bench: .venv/.installed
 lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict src
+	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 
 check: test test-isa test-models test-ray pythons lint

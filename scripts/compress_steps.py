@@ -2,7 +2,7 @@
 
 python scripts/compress_steps.py [FOLDER]    default: docs/results
 
-Every steps.jsonl becomes a steps.jsonl.gz, which ctta reads in its place. The same log gives the same bytes.
+Every steps.jsonl becomes a steps.jsonl.gz, which ctta reads just the same. The same log always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def compress(folder: Path) -> int:
 
 
 def lines(steps: Iterable[StepFacts]) -> bytes:
-    """The kept facts of steps as JSON lines.
+    """Return the kept facts of steps as JSON lines.
 
     Args:
         steps: The steps of a run.

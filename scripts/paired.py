@@ -1,10 +1,10 @@
-"""How far apart two runs on the same images are, and how sure that is.
+"""Compute the difference in error between two runs on the same images, with its standard error.
 
 python scripts/paired.py docs/results/ADDRESS docs/results/ADDRESS
 
-All domains of a stream show the same images in the same order, so that the answers to one image are not independent of
-each other. The n-th batches of all domains are therefore one observation: the standard error is that of the mean over
-these batches of the difference in error.
+All domains of a stream show the same images in the same order, so the predictions for one image are not independent.
+The n-th batches of all domains therefore count as one observation: the standard error is that of the mean difference
+over these observations.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def difference(first: Path, second: Path) -> tuple[float, float]:
     records = [RunFolder(path).read_record() for path in (first, second)]
     unlike = [*differences(records), *(["seed"] if len({record.spec.seed for record in records}) > 1 else [])]
     if unlike:
-        raise ParameterError(f"Two runs on the same images are needed. These differ in {', '.join(unlike)}.")
+        raise ParameterError(f"The two runs must be on the same images. They differ in {', '.join(unlike)}.")
     pairs = zip(by_batch(first), by_batch(second), strict=True)
     found = [a - b for a, b in pairs]
     return statistics.fmean(found), statistics.stdev(found) / math.sqrt(len(found))

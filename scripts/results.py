@@ -3,8 +3,8 @@
 python scripts/results.py            write the page
 python scripts/results.py --check    write nothing; exit 1 if the page is stale
 
-The page is written by hand but for its marked regions, ``<!-- table: EXPERIMENT DATASET MODEL IMAGES -->`` to
-``<!-- end -->``; IMAGES is the number per domain, or "all". With `` by-domain`` at the end the table has a column per
+The page is written by hand, except for the regions from ``<!-- table: EXPERIMENT DATASET MODEL IMAGES -->`` to
+``<!-- end -->``; IMAGES is the number per domain, or "all". With `` by-domain`` at the end the table has one column per
 domain. Rows are averaged over the seeds that all of them have.
 """
 
