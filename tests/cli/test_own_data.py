@@ -15,7 +15,6 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from ctta.bench.cluster import _anywhere
 from ctta.bench.jobs import Job, open_stream
 from ctta.cli import app
 from ctta.datasets import DATASETS, Dataset, get_dataset, locate, register
@@ -388,12 +387,6 @@ def test_a_stream_is_a_name_a_target_or_a_path(here: Path) -> None:
     assert locate("own.py:data", Path("own")) == ("own.py:data", Path("own"))
     with pytest.raises(MissingData, match="no file or folder"):
         locate("other/", None)
-
-
-def test_a_job_for_another_machine_names_data_and_protocol_by_absolute_paths(here: Path) -> None:
-    job = _anywhere(Job("tent", "far.py:data", "net.py:build", protocol="far.py:mine", data=Path("own")))
-    assert (job.stream, job.protocol) == (f"{here}/far.py:data", f"{here}/far.py:mine")
-    assert job.data == here / "own"
 
 
 def test_names_and_numbers_that_are_written_without_torch_are_those_of_the_code() -> None:

@@ -68,7 +68,8 @@ def _synsets(place: Path) -> tuple[str, ...]:
     if len(found) != CLASSES:
         raise BadData(
             f"{place} must hold {CLASSES} synset folders, whose order is the class; got {len(found)}. "
-            "Give the order with synsets=[...] for a part of the classes."
+            "Give the order with synsets=[...] for a part of the classes. For images of your own, name their folder "
+            "as the stream: ctta run METHOD FOLDER."
         )
     return found
 
