@@ -11,7 +11,7 @@ demo: .venv/.installed
 
 # One torch thread per worker: two-thread torch beside a busy neighbour is many times slower.
 test: .venv/.installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -m "not models and not ray"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not models and not ray"
 
 # A short part of the tests with the instructions of older processors: oneDNN then takes other kernels.
 test-isa: .venv/.installed
@@ -19,7 +19,7 @@ test-isa: .venv/.installed
 	ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q $(ISA_TESTS)
 
 test-models: .venv/.installed-models
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -m models
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m models
 
 # In one process: the tests share a cluster of two workers.
 test-ray: .venv/.installed-ray
@@ -31,7 +31,7 @@ pythons: .venv/.installed
 
 # The fast tests with the lowest versions that pyproject.toml allows.
 lowest: .venv-lowest/.installed
-	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist loadgroup -m "not models and not ray and not slow"
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto -m "not models and not ray and not slow"
 
 # Thousands of damaged files and killed runs: the long forms of tests/hostile; parts by `python -m hostile NAME`.
 hostile: .venv/.installed

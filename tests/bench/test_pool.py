@@ -25,7 +25,6 @@ from running import numbers, wait_for
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks its processes up in /proc, which only Linux has"),
     pytest.mark.usefixtures("one_thread"),
-    pytest.mark.xdist_group("pool"),  # the whole runs are made once
 ]
 
 STEPS = 150
