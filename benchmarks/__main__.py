@@ -8,8 +8,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from ctta.allocator import keep_freed_memory
-from ctta.files import write_atomically
+from ctta._system.allocator import keep_freed_memory
+from ctta._system.files import write_atomically
 
 MEASUREMENTS = ("step", "answer", "levers", "growth", "memory", "checkpoint", "start")
 NETWORKS = ("resnet20", "resnet50", "head1000")

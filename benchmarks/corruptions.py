@@ -29,7 +29,7 @@ import imagecorruptions
 import numpy as np
 import torch
 
-from ctta.streams.corruptions import CORRUPTIONS, corrupt, frost_source
+from ctta.corruptions import CORRUPTIONS, corrupt, frost_source
 
 #: By image side: number of images, and the required speed-up over all fifteen corruptions.
 SIZES = {32: (256, 10.0), 224: (64, 4.0)}

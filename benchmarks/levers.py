@@ -143,7 +143,7 @@ def _restore(subject: Subject, p: float = 0.001) -> Pair:
 _ROOT = Path(__file__).parents[1]
 _CHILD = """
 import sys
-from ctta.allocator import keep_freed_memory
+from ctta._system.allocator import keep_freed_memory
 kept = sys.argv[1] == "kept" and keep_freed_memory()
 import torch
 from benchmarks import subjects

@@ -13,9 +13,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from ctta._system.files import write_atomically
 from ctta.bench.folder import STEPS, RunFolder
 from ctta.bench.steps import StepFacts
-from ctta.files import write_atomically
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 #: What the report and scripts/paired.py read.

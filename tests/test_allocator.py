@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ctta import allocator
+from ctta._system import allocator
 
 glibc_only = pytest.mark.skipif(not allocator._is_glibc(), reason="another C library than glibc")
 
@@ -18,7 +18,7 @@ def run(program: str) -> str:
 
 FAULTS = """
 import resource
-from ctta.allocator import keep_freed_memory
+from ctta._system.allocator import keep_freed_memory
 {}
 def pages():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -39,11 +39,11 @@ def test_a_kept_block_is_not_paged_in_again() -> None:
 
 @glibc_only
 def test_it_may_be_called_twice() -> None:
-    assert run("from ctta.allocator import *; print(keep_freed_memory(), keep_freed_memory())") == "True True"
+    assert run("from ctta._system.allocator import *; print(keep_freed_memory(), keep_freed_memory())") == "True True"
 
 
 def test_it_comes_before_torch() -> None:
-    assert run("import sys, ctta.allocator; print('torch' in sys.modules)") == "False"
+    assert run("import sys, ctta._system.allocator; print('torch' in sys.modules)") == "False"
 
 
 @pytest.mark.parametrize("answer", [None, "musl 1.2", ValueError("unknown")])
@@ -60,7 +60,7 @@ def test_other_c_libraries_are_left_alone(answer: object, monkeypatch: pytest.Mo
 
 
 FLAT = """
-from ctta.allocator import keep_freed_memory
+from ctta._system.allocator import keep_freed_memory
 keep_freed_memory()
 import torch, ctta
 from ctta.nets import classifier

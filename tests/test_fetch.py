@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from ctta import fetch as fetching
+from ctta.datasets.manifest import write_manifest
 from ctta.errors import BadData, MissingData
 from ctta.fetch import catalogue, download
 from ctta.fetch.catalogue import Archive
 from ctta.fetch.unpack import unpack
-from ctta.streams.datasets.manifest import write_manifest
 
 CONTENT = bytes(range(256)) * 4000  # about 1 MB
 MD5 = hashlib.md5(CONTENT).hexdigest()

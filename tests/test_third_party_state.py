@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from ctta.last_stage import last_stage_norms
+from ctta._adapter.last_stage import last_stage_norms
 from ctta.norms import norm_layers
 from model_sweep import goes_on
 from third_party import third_party

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ctta.last_stage import last_stage_norms
+from ctta._adapter.last_stage import last_stage_norms
 from model_sweep import build, goes_on, recorded_order
 from third_party import third_party
 from timm_families import FAMILIES, LONG_ONLY

@@ -17,7 +17,6 @@ from docgen.source import Source, source_of
 #: Submodules on the page, after the names of the package itself.
 MODULES = (
     "adapter",
-    "answer",
     "freeze",
     "classifier",
     "registry",
@@ -27,13 +26,14 @@ MODULES = (
     "teacher",
     "prototypes",
     "projection",
-    "pair",
+    "two_views",
     "augment",
-    "last_stage",
-    "device",
     "doctor",
-    "checkpoint",
-    "imports",
+    "datasets.dataset",
+    "datasets.catalog",
+    "protocol",
+    "streams.protocols",
+    "streams.stream",
     "errors",
 )
 

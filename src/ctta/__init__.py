@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from ctta.version import __version__
 
 if TYPE_CHECKING:
+    from ctta._adapter.answer import Answer
     from ctta.adapter import Adapter, Step
     from ctta.classifier import Classifier
     from ctta.errors import CttaError
+    from ctta.freeze import Frozen
     from ctta.methods import (
         BN,
         DMSE,
@@ -43,10 +45,12 @@ __all__ = [
     "SANTA",
     "SAR",
     "Adapter",
+    "Answer",
     "Classifier",
     "CoTTA",
     "CttaError",
     "DeYO",
+    "Frozen",
     "RDumb",
     "RoTTA",
     "Source",
@@ -63,6 +67,8 @@ __all__ = [
 
 _HOMES = {
     "Adapter": "ctta.adapter",
+    "Answer": "ctta._adapter.answer",
+    "Frozen": "ctta.freeze",
     "Step": "ctta.adapter",
     "Classifier": "ctta.classifier",
     "CttaError": "ctta.errors",

@@ -20,17 +20,17 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from ctta import errors
-from ctta.answer import Answer, finish
-from ctta.arguments import CheckedArguments, collected_options
+from ctta._adapter.answer import Answer, finish
+from ctta._adapter.arguments import CheckedArguments, collected_options
+from ctta._adapter.input_checks import check_images
+from ctta._adapter.layout import fastest_layout
+from ctta._adapter.state import AdapterState
 from ctta.classifier import Classifier, Precision
 from ctta.freeze import Frozen, Statistics, load_into
 from ctta.functional import diversity
-from ctta.images import check_images
-from ctta.layout import fastest_layout
 from ctta.norms import batch_norms, source_statistics_where_single
 from ctta.options import AnswerOptions, Optimizer, SharedOptions, check_bounds
 from ctta.recipes import NOTHING_SET
-from ctta.state import AdapterState
 
 logger = logging.getLogger("ctta")
 
@@ -365,7 +365,7 @@ class Adapter(CheckedArguments, AdapterState):
         Args:
             path: The file to write.
         """
-        from ctta.checkpoint import save  # noqa: PLC0415, checkpoints know adapters
+        from ctta._adapter.checkpoint import save  # noqa: PLC0415, checkpoints know adapters
 
         save(self, path)
 
@@ -378,7 +378,7 @@ class Adapter(CheckedArguments, AdapterState):
             model: The source model that the saved adapter was built around.
             overrides: Constructor arguments that replace the saved ones, or that a file cannot hold, such as functions.
         """
-        from ctta.checkpoint import load  # noqa: PLC0415, checkpoints know adapters
+        from ctta._adapter.checkpoint import load  # noqa: PLC0415, checkpoints know adapters
 
         return load(path, model, cls, overrides)
 

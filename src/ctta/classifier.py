@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm
 
-from ctta.caches import drop_caches
+from ctta._adapter.caches import drop_caches
+from ctta._adapter.model_checks import check_logits, check_model
+from ctta._system.tensor_digest import add_value
 from ctta.errors import HeadNotFound, ImageShape, ModelError, ParameterError, SharedHead
-from ctta.model_checks import check_logits, check_model
-from ctta.tensor_digest import add_value
 
 Precision = Literal["fp32", "bf16"]
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctta.digests import sha256_of_code
+from ctta._system.digests import sha256_of_code
 from ctta.errors import CttaError, MissingData, ParameterError, UnknownProtocol
 from ctta.registry import BUILT_IN, Registry, is_target, target_origin
 
 if TYPE_CHECKING:
-    from ctta.streams.domain import Domain, Labelled
+    from ctta.datasets.domain import Domain, Labelled
     from ctta.streams.stream import Stream
 
 #: The order of the images of a domain: shuffled with the seed of the run, or as they are stored.

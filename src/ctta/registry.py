@@ -13,8 +13,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ctta._system.imports import load_object, split_target, user_code
 from ctta.errors import ParameterError, PluginError, UnknownMethod, UnknownName, UserCodeError
-from ctta.imports import load_object, split_target, user_code
 from ctta.method_table import built_in
 
 if TYPE_CHECKING:

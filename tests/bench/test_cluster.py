@@ -23,9 +23,9 @@ import ctta.bench.executors.ray as ray_executor
 from ctta.bench.executors import run_jobs
 from ctta.bench.jobs import Job, execute
 from ctta.bench.record import Record
+from ctta.corruptions import CORRUPTIONS
+from ctta.datasets.digits import digits
 from ctta.errors import ClusterError, MissingExtra, ParameterError, UnknownMethod
-from ctta.streams.corruptions import CORRUPTIONS
-from ctta.streams.digits import digits
 from running import wait_for
 
 pytestmark = pytest.mark.usefixtures("one_thread")

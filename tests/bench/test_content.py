@@ -12,12 +12,12 @@ import pytest
 import torch
 from PIL import Image
 
-from ctta import digests
+from ctta._system import digests
 from ctta.bench.content import digest_of
 from ctta.bench.jobs import Job, execute
 from ctta.bench.sources import open_domains
+from ctta.datasets.arrays import Images
 from ctta.errors import BadData
-from ctta.streams.arrays import Images
 
 
 @pytest.fixture

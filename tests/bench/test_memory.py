@@ -8,7 +8,7 @@ import sys
 import pytest
 
 PEAKS = """
-from ctta.allocator import keep_freed_memory
+from ctta._system.allocator import keep_freed_memory
 from ctta.bench.memory import reset_peak_memory, peak_memory
 keep_freed_memory()
 start = peak_memory()

@@ -25,6 +25,7 @@ from ctta.bench.folder import RunFolder, read_record, read_records
 from ctta.bench.jobs import Job, execute
 from ctta.bench.record import SCHEMA, Record
 from ctta.cli import app
+from ctta.datasets.digits import digits
 from ctta.errors import (
     BadData,
     ConcurrentUse,
@@ -34,7 +35,6 @@ from ctta.errors import (
     UnknownProtocol,
     UnknownStream,
 )
-from ctta.streams.digits import digits
 from dying import PACKAGE, Lines, traced
 from running import numbers
 

@@ -13,8 +13,8 @@ from ctta.bench.folder import read_records
 from ctta.bench.record import Record
 from ctta.cli import app
 from ctta.cli.tables import echo_errors
+from ctta.corruptions import CORRUPTIONS
 from ctta.registry import methods
-from ctta.streams.corruptions import CORRUPTIONS
 from ctta.version import __version__
 from run_folders import record_of, steps_of
 

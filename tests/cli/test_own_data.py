@@ -17,13 +17,13 @@ from typer.testing import CliRunner, Result
 
 from ctta.bench.jobs import Job, open_stream
 from ctta.cli import app
+from ctta.corruptions import _FUNCTIONS as FUNCTIONS
+from ctta.corruptions import CORRUPTIONS, HELD_OUT
 from ctta.datasets import DATASETS, Dataset, get_dataset, locate, register
 from ctta.errors import BadData, MissingData, ParameterError, UnknownProtocol, UnknownStream, UserCodeError
 from ctta.nets.by_name import load_model
 from ctta.protocol import PROTOCOLS, Protocol, get_protocol, order_text
 from ctta.protocol import register as register_protocol
-from ctta.streams.corruptions import _FUNCTIONS as FUNCTIONS
-from ctta.streams.corruptions import CORRUPTIONS, HELD_OUT
 from ctta.streams.protocols import CONCENTRATION, GRADUAL
 
 MODEL = """

@@ -16,7 +16,7 @@ from ctta import nets
 from ctta.bench.folder import read_record
 from ctta.bench.jobs import Job, build_adapter
 from ctta.cli import app
-from ctta.streams.digits import digits
+from ctta.datasets.digits import digits
 from hostile.tally import Tally
 from running import numbers
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ctta._system.device import choose_device
 from ctta.adapter import Adapter
 from ctta.bench.executors import Threads, run_tasks
 from ctta.bench.jobs import Job, build_adapter, open_stream, spec_of
@@ -14,11 +15,10 @@ from ctta.bench.progress import ProgressDisplay
 from ctta.bench.record import Record
 from ctta.bench.run import Run
 from ctta.bench.spec import RunSpec
-from ctta.device import choose_device
+from ctta.corruptions import CORRUPTIONS
 from ctta.errors import ParameterError
 from ctta.nets.by_name import load_model
 from ctta.registry import get_method
-from ctta.streams.corruptions import CORRUPTIONS
 from ctta.streams.stream import Stream
 
 #: A method that is ready to run, and the specification of its run.

@@ -14,12 +14,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
+from ctta._system.files import write_atomically
 from ctta.bench.record import FORMAT, READABLE, SCHEMA, Record
 from ctta.bench.record_checks import DIGEST, adds_up, digest_of, read_json, wrong_entry
 from ctta.bench.scores import Count
 from ctta.bench.steps import StepFacts, StepLog, line_of, log_of, numbered_steps, read_steps
 from ctta.errors import BadData, ConcurrentUse, MissingData
-from ctta.files import write_atomically
 from ctta.version import __version__
 
 #: The step log that a run writes; published runs have it compressed.

@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ctta._adapter.arguments import check_arguments
+from ctta._system.device import choose_device
+from ctta._system.digests import sha256_of_code
 from ctta.adapter import Adapter
-from ctta.arguments import check_arguments
 from ctta.bench.content import digest_of
 from ctta.bench.defaults import default_arguments, recipe
 from ctta.bench.folder import RunFolder
@@ -23,8 +25,8 @@ from ctta.bench.spec import RunSpec
 from ctta.bench.tensorboard import Events, require_tensorboard
 from ctta.classifier import Classifier
 from ctta.datasets import Dataset, Wanted, get_dataset
-from ctta.device import choose_device
-from ctta.digests import sha256_of_code
+from ctta.datasets.arrays import Images
+from ctta.datasets.corrupted import Pooled
 from ctta.errors import CttaError, ImageShape, MissingData, ParameterError
 from ctta.methods.eata import fisher_from_source
 from ctta.nets.by_name import Loaded, from_table, load_model
@@ -32,8 +34,6 @@ from ctta.nets.models import MODELS
 from ctta.protocol import Order, StreamParts, get_protocol
 from ctta.prototypes import prototypes_from_source
 from ctta.registry import bare_target, get_method
-from ctta.streams.arrays import Images
-from ctta.streams.generated import Pooled
 from ctta.streams.stream import Stream
 
 

@@ -6,7 +6,7 @@ import platform
 from contextlib import suppress
 from pathlib import Path
 
-from ctta.allocator import give_back_freed_memory
+from ctta._system.allocator import give_back_freed_memory
 
 
 def peak_memory() -> int | None:

@@ -13,15 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ctta._system.sequences import names_of
 from ctta.adapter import Adapter, Step
 from ctta.bench.progress import Progress
 from ctta.bench.scores import Scores
 from ctta.bench.steps import ENTROPY_BINS, StepFacts
+from ctta.datasets.convert import check_classes
 from ctta.errors import EmptyStream, ModelError, ParameterError
 from ctta.functional import entropy
-from ctta.sequences import names_of
 from ctta.streams.batch import Batch
-from ctta.streams.convert import check_classes
 from ctta.streams.incoming import batches_of
 from ctta.streams.stream import Stream
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ctta._system.digests import sha256_of
+from ctta._system.imports import user_code
 from ctta.bench.content import digest_of, digest_of_domains
+from ctta.corruptions import CORRUPTIONS, frost_source
 from ctta.datasets import Dataset, Wanted, get_dataset
-from ctta.digests import sha256_of
+from ctta.datasets.arrays import Images
+from ctta.datasets.corrupted import Corrupted, corrupted
+from ctta.datasets.domain import Domain, Labelled
+from ctta.datasets.folder import read_images
 from ctta.errors import BadData, MissingData, ParameterError
-from ctta.imports import user_code
-from ctta.streams.arrays import Images
-from ctta.streams.corruptions import CORRUPTIONS, frost_source
-from ctta.streams.datasets.own import read_images
-from ctta.streams.domain import Domain, Labelled
-from ctta.streams.generated import Corrupted, corrupted
 
 __all__ = ["Facts", "Opened", "open_data", "open_domains", "read_images"]
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ctta.allocator import keep_freed_memory
+from ctta._system.allocator import keep_freed_memory
 from ctta.cli import train
 from ctta.cli.command_line import remember
 from ctta.cli.compare import compare

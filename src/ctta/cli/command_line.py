@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
-from ctta.files import printable
+from ctta._system.files import printable
 from ctta.registry import bare_target
 
 _running: ContextVar[str] = ContextVar("command_line", default="")

@@ -54,10 +54,10 @@ def corrupt(
 ) -> None:
     """Corrupt images, in the layout of CIFAR-10-C (arrays) or ImageNet-C (folders). An interrupted command resumes."""
     from ctta.cli.bar import parts_bar  # noqa: PLC0415 - ctta --help must not import torch
-    from ctta.streams.corruptions import CORRUPTIONS  # noqa: PLC0415
-    from ctta.streams.make_arrays import ArraySource  # noqa: PLC0415
-    from ctta.streams.make_c import Recipe, make_c  # noqa: PLC0415
-    from ctta.streams.make_folders import FolderSource  # noqa: PLC0415
+    from ctta.corruptions import CORRUPTIONS  # noqa: PLC0415
+    from ctta.datasets.write.arrays import ArraySource  # noqa: PLC0415
+    from ctta.datasets.write.corrupt_dataset import Recipe, make_c  # noqa: PLC0415
+    from ctta.datasets.write.folders import FolderSource  # noqa: PLC0415
 
     recipe = Recipe(
         corruptions=parse_names(corruptions or ()) or CORRUPTIONS,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ctta._system.imports import stdout_to_stderr
 from ctta.cli import options
 from ctta.cli.options import parse_names
 from ctta.cli.run import check_names
-from ctta.imports import stdout_to_stderr
 
 if TYPE_CHECKING:
     from torch import nn
@@ -41,7 +41,7 @@ def doctor(
     """Show what each method would do with a model: head, norm layers, trained parameters, smallest batch, memory."""
     names = parse_names(methods or ())
     check_names(names, None)
-    from ctta.device import choose_device  # noqa: PLC0415 - help and usage errors must not import torch
+    from ctta._system.device import choose_device  # noqa: PLC0415 - help and usage errors must not import torch
     from ctta.doctor import examine  # noqa: PLC0415
     from ctta.registry import get_method  # noqa: PLC0415
 

@@ -18,7 +18,7 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print file, runs and size as JSON.")] = False,
 ) -> None:
     """Write one self-contained HTML page with tables, plots, and the command and settings of every run."""
-    from ctta.files import size  # noqa: PLC0415
+    from ctta._system.files import size  # noqa: PLC0415
     from ctta.report import TITLE, write_report  # noqa: PLC0415 - ctta --help must not import torch
 
     runs = write_report(folders, out, title=title or TITLE)

@@ -24,9 +24,9 @@ def train_digits(
     from rich.console import Console  # noqa: PLC0415 - ctta --help must not import torch
     from rich.progress import Progress  # noqa: PLC0415
 
-    from ctta.bench.digits import train_digits as run  # noqa: PLC0415
-    from ctta.device import choose_device  # noqa: PLC0415
+    from ctta._system.device import choose_device  # noqa: PLC0415
     from ctta.nets.train import Training  # noqa: PLC0415
+    from ctta.nets.train_digits import train_digits as run  # noqa: PLC0415
 
     where = choose_device(device)
     with Progress(console=Console(stderr=True), disable=quiet) as bar:

@@ -29,11 +29,11 @@ def train_cifar10(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a CIFAR-10 ResNet. Takes one to two hours on one core; an interrupted training resumes."""
-    from ctta.device import choose_device  # noqa: PLC0415 - ctta --help must not import torch
+    from ctta._system.device import choose_device  # noqa: PLC0415 - ctta --help must not import torch
+    from ctta.datasets.cifar10 import load  # noqa: PLC0415
     from ctta.nets.cifar10 import SourceModel  # noqa: PLC0415
     from ctta.nets.train import error  # noqa: PLC0415
     from ctta.nets.train_cifar import CifarTraining, train_cifar  # noqa: PLC0415
-    from ctta.streams.cifar import load  # noqa: PLC0415
 
     how = CifarTraining(
         passes=passes,

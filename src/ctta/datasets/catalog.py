@@ -19,21 +19,21 @@ from ctta.registry import BUILT_IN, Registry, is_target, target_origin
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctta.streams.arrays import Images
-    from ctta.streams.domain import Domain
+    from ctta.datasets.arrays import Images
+    from ctta.datasets.domain import Domain
 
 _FILES = "its folder, or an npz with clean images x and classes y."
 
 
 def _digits(wanted: Wanted) -> Images:
-    from ctta.streams.digits import digits  # noqa: PLC0415
+    from ctta.datasets.digits import digits  # noqa: PLC0415
 
     return digits().stream
 
 
 def _clean_npz(classes: int) -> Callable[[Wanted], Images | None]:
     def read(wanted: Wanted) -> Images | None:
-        from ctta.streams.datasets.own import read_images  # noqa: PLC0415
+        from ctta.datasets.folder import read_images  # noqa: PLC0415
 
         return read_images(wanted.path, classes) if wanted.path.is_file() else None
 
@@ -41,31 +41,31 @@ def _clean_npz(classes: int) -> Callable[[Wanted], Images | None]:
 
 
 def _cifar10_c(wanted: Wanted) -> Sequence[Domain]:
-    from ctta.streams.datasets import cifar10_c  # noqa: PLC0415
+    from ctta.datasets.cifar_c import cifar10_c  # noqa: PLC0415
 
     return cifar10_c(wanted.path, wanted.corruptions, wanted.severities)
 
 
 def _cifar100_c(wanted: Wanted) -> Sequence[Domain]:
-    from ctta.streams.datasets import cifar100_c  # noqa: PLC0415
+    from ctta.datasets.cifar_c import cifar100_c  # noqa: PLC0415
 
     return cifar100_c(wanted.path, wanted.corruptions, wanted.severities)
 
 
 def _imagenet_c(wanted: Wanted) -> Sequence[Domain]:
-    from ctta.streams.datasets import imagenet_c  # noqa: PLC0415
+    from ctta.datasets.imagenet_c import imagenet_c  # noqa: PLC0415
 
     return imagenet_c(wanted.path, wanted.corruptions, wanted.severities, images=wanted.image_list)
 
 
 def _domainnet(wanted: Wanted) -> Sequence[Domain]:
-    from ctta.streams.datasets.domainnet import TARGETS, domainnet126  # noqa: PLC0415
+    from ctta.datasets.domainnet import TARGETS, domainnet126  # noqa: PLC0415
 
     return domainnet126(wanted.path, TARGETS if wanted.domains is None else wanted.domains)
 
 
 def _own(wanted: Wanted) -> Sequence[Domain]:
-    from ctta.streams.datasets.by_layout import open_by_layout  # noqa: PLC0415
+    from ctta.datasets.by_layout import open_by_layout  # noqa: PLC0415
 
     return open_by_layout(wanted.path, wanted.domains, wanted.severities, side=wanted.side)
 

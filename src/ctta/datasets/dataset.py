@@ -12,8 +12,8 @@ from ctta.datasets.corruption_names import CORRUPTIONS
 from ctta.errors import MissingData, ParameterError
 
 if TYPE_CHECKING:
-    from ctta.streams.arrays import Images
-    from ctta.streams.domain import Domain
+    from ctta.datasets.arrays import Images
+    from ctta.datasets.domain import Domain
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 

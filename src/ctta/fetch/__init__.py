@@ -11,6 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
+from ctta.datasets import cifar10 as cifar
+from ctta.datasets import cifar100 as hundred
+from ctta.datasets.arrays import Images
 from ctta.errors import UnknownData
 from ctta.fetch import cifar10, cifar100
 from ctta.fetch.catalogue import ARCHIVES, CIFAR, GROUPS, Archive, archives, names
@@ -20,9 +23,6 @@ from ctta.fetch.download import Progress, download
 from ctta.fetch.unpack import unpack
 from ctta.fetch.verify import check as check_archive
 from ctta.fetch.verify import verify
-from ctta.streams import cifar
-from ctta.streams import cifar100 as hundred
-from ctta.streams.arrays import Images
 
 __all__ = [
     "ARCHIVES",

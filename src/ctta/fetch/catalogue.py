@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ctta.datasets.imagenet_c import GROUPS as IMAGENET_C
+from ctta.datasets.published import CIFAR10_C, CIFAR100_C
 from ctta.errors import UnknownData
-from ctta.streams.datasets.imagenet_c import GROUPS as IMAGENET_C
-from ctta.streams.datasets.published import CIFAR10_C, CIFAR100_C
 
 
 @dataclass(frozen=True)

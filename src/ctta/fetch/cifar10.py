@@ -7,11 +7,11 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from ctta.datasets import cifar10 as cifar
 from ctta.errors import MissingData
 from ctta.fetch.download import Progress, download
 from ctta.fetch.unpack import unpack
 from ctta.fetch.verify import verify
-from ctta.streams import cifar
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 FILE = "cifar-10-binary.tar.gz"

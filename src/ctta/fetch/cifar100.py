@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from ctta.datasets import cifar100
 from ctta.fetch.download import Progress, download
 from ctta.fetch.unpack import unpack
-from ctta.streams import cifar100
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"
 FILE = "cifar-100-binary.tar.gz"

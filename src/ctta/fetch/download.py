@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from ctta._system.files import foreign, size
 from ctta.errors import BadData, MissingData
 from ctta.fetch.verify import verify
-from ctta.files import foreign, size
 
 Progress = Callable[[int, int | None], None]  # bytes downloaded so far, total if known
 ATTEMPTS = 5

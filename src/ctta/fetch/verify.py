@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ctta.digests import md5_of, sha256_of
+from ctta._system.digests import md5_of, sha256_of
+from ctta._system.files import foreign, size
+from ctta.datasets.manifest import NAME, read_manifest
 from ctta.errors import BadData, MissingData
 from ctta.fetch.catalogue import Archive
-from ctta.files import foreign, size
-from ctta.streams.datasets.manifest import NAME, read_manifest
 
 
 def verify(path: Path, *, md5: str | None = None, sha256: str | None = None, called: str = "") -> None:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ctta._adapter.state import OptionalState
 from ctta.errors import ImageShape
 from ctta.norms import batch_norms
-from ctta.state import OptionalState
 
 
 class RobustBN(nn.Module):

@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from ctta._adapter.last_stage import before_last_stage
 from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView
 from ctta.errors import ParameterError
 from ctta.functional import entropy
-from ctta.last_stage import before_last_stage
 from ctta.norms import norm_affine, source_statistics_where_single, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.recipes import per_dataset

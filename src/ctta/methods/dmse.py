@@ -17,12 +17,12 @@ from ctta.augment import AnyView, View
 from ctta.functional import class_means, contrastive, cross_entropy, entropy, nearest_prototype, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics
 from ctta.options import SharedOptions, check_bounds
-from ctta.pair import view_pass
 from ctta.projection import Projection, projection_of
 from ctta.prototypes import initial_prototypes
 from ctta.recipes import MLP_EXCEPT_DOMAINNET, per_dataset
 from ctta.registry import register
 from ctta.teacher import assign_, ema_, frozen_copy
+from ctta.two_views import view_pass
 
 
 @register

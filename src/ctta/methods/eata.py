@@ -15,11 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from ctta._adapter.layout import safe_layout
 from ctta.adapter import Adapter, Learning, Step
 from ctta.classifier import Classifier
 from ctta.errors import DataError, ParameterError
 from ctta.functional import entropy
-from ctta.layout import safe_layout
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.prototypes import source_images

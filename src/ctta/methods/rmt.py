@@ -21,12 +21,12 @@ from ctta.errors import ParameterError
 from ctta.functional import contrastive, nearest_prototype, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics, weights_and_biases
 from ctta.options import SharedOptions, check_bounds
-from ctta.pair import view_pass
 from ctta.projection import Projection, projection_of
 from ctta.prototypes import images_and_labels, initial_prototypes
 from ctta.recipes import MLP_EXCEPT_DOMAINNET, per_dataset
 from ctta.registry import register
 from ctta.teacher import ema_, frozen_copy
+from ctta.two_views import view_pass
 
 
 @register

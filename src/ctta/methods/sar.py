@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from ctta._adapter.last_stage import before_last_stage
 from ctta.adapter import Adapter, Learning, Step
 from ctta.functional import entropy
-from ctta.last_stage import before_last_stage
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.recipes import per_dataset

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctta.digests import sha256_of
+from ctta._system.digests import sha256_of
 from ctta.errors import MissingData, UnknownModel
 from ctta.nets.models import MODELS, Model
 

@@ -20,9 +20,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ctta import nets
-from ctta.digests import sha256_of
+from ctta._system.digests import sha256_of
+from ctta._system.imports import find_name, load_module, public_names, split_target, user_code
 from ctta.errors import BadData, MissingData, MissingExtra, ModelError, NotWeights, ParameterError, UnknownModel
-from ctta.imports import find_name, load_module, public_names, split_target, user_code
 from ctta.nets.models import MODELS, Model
 from ctta.registry import BUILT_IN, Registry
 

@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save
 from torch import nn
 
+from ctta._system.files import write_atomically
 from ctta.classifier import Classifier
 from ctta.errors import ParameterError
-from ctta.files import write_atomically
 from ctta.nets.cifar_resnet import CifarResNet
 from ctta.nets.models import CIFAR10
 from ctta.nets.train_cifar import CifarTraining

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
-from ctta.layout import safe_layout
+from ctta._adapter.layout import safe_layout
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
+from ctta._adapter.layout import fastest_layout
+from ctta._system.files import write_atomically
 from ctta.errors import BadData, ParameterError
-from ctta.files import write_atomically
-from ctta.layout import fastest_layout
 
 Progress = Callable[[int, int, float], None]  # number of the pass, percentage done, loss
 

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from ctta._system.files import foreign, size
 from ctta.errors import MissingData, NotWeights
-from ctta.files import foreign, size
 
 ENVELOPES = ("state_dict", "model_state_dict", "model")
 WRAPPERS = ("module.", "_orig_mod.", "model.")

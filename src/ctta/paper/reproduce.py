@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ctta._system.files import write_atomically
 from ctta.bench.jobs import Job
 from ctta.bench.record import Record
 from ctta.datasets import get_dataset
 from ctta.datasets.corruption_names import CORRUPTIONS
 from ctta.errors import MissingData, ParameterError
-from ctta.files import write_atomically
 from ctta.method_table import built_in
 from ctta.paper.experiment import Cell, Experiment, Outcome
 from ctta.paper.numbers import SETTINGS, Setting

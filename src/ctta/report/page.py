@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ctta._system.files import size, write_atomically
 from ctta.bench.comparability import distinctions
 from ctta.bench.compare import Row, unlike_seeds
 from ctta.bench.record import Record
 from ctta.bench.spec import RunSpec
 from ctta.errors import BadData, MissingExtra
-from ctta.files import size, write_atomically
 from ctta.protocol import protocol_of
 from ctta.report.embed import Drawing, embed
 from ctta.report.groups import Group, read_groups

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from ctta._system.numbers import check_seed, check_whole
+from ctta.datasets.corrupted import Pooled
+from ctta.datasets.domain import Domain, Labelled
 from ctta.errors import ParameterError
-from ctta.streams.domain import Domain, Labelled
-from ctta.streams.generated import Pooled
-from ctta.streams.numbers import check_seed, check_whole
 from ctta.streams.stream import Segment, Stream
 
 #: How evenly `correlated` spreads a class over a domain; towards 0 all its images come at once.

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from torch import Tensor, nn
 
+from ctta._system.sequences import names_of
 from ctta.adapter import Adapter
 from ctta.errors import UnknownCheck
-from ctta.sequences import names_of
 from ctta.testing.memory import memory_is_flat
 from ctta.testing.non_finite import accidents_do_not_reach_weights
 from ctta.testing.outputs import any_norm, batch_of_one, finite_logits, grad_modes, modes_change_nothing

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ctta.layout import safe_layout
+from ctta._adapter.layout import safe_layout
 from ctta.testing.models import CLASSES, SIDE, bn_cnn
 
 _STEPS = 100

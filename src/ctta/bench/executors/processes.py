@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ctta.allocator import keep_freed_memory
+from ctta._system.allocator import keep_freed_memory
 from ctta.bench.executors.base import Finished
 from ctta.bench.interrupt import stop_requests
 from ctta.bench.jobs import Job, execute
