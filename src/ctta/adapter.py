@@ -250,6 +250,7 @@ class Adapter(CheckedArguments, AdapterState):
         assert self._optimizer is not None, "a method's __init__ must end with self.begin(parameters)"
         self.require_gradient(any(p.grad is not None for p in self.student.parameters()))
         self.require_finite(nn.utils.get_total_norm([p.grad for p in self.trained if p.grad is not None]))
+        self.keep_for_undo()
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
 

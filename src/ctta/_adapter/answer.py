@@ -32,8 +32,8 @@ class Answer:
 
     def __init__(self, adapter: Adapter, start: Callable[[], Generator[Tensor, None, Step]]) -> None:
         self._work: Generator[Tensor, None, Step] | None = None
-        self._lock = adapter._lock
-        self._lock.hold(self)
+        self._adapter = adapter
+        adapter._lock.hold(self)
         try:
             self._before = adapter._savepoint()
             try:
@@ -75,7 +75,8 @@ class Answer:
 
     def _end(self) -> None:
         self._work = None
-        self._lock.release()
+        self._adapter._undo = None
+        self._adapter._lock.release()
 
     def __del__(self) -> None:
         if getattr(self, "_work", None) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -45,31 +46,33 @@ class Savepoint:
         # TorchScript keeps the attributes of its modules out of Python, and code cannot replace them.
         modules = [module for module in root.modules() if not isinstance(module, torch.jit.ScriptModule)]
         self._attributes = [(module, _attributes(module)) for module in modules]
-        self._values: list[tuple[Tensor, Tensor]] = [(buffer, buffer.clone()) for buffer in root.buffers()]
-        self._trained: list[nn.Parameter] = []
-        self._optimizer = optimizer if parameters else None
-        if parameters:
-            self._values += [(p, p.detach().clone()) for name, p in root.named_parameters() if name not in frozen]
-            self._trained = [p for p in root.parameters() if p.requires_grad]
-        if self._optimizer is not None:
-            self._groups = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
-            self._moments = {p: {k: _kept(v) for k, v in s.items()} for p, s in self._optimizer.state.items()}
+        self._buffers = [_Kept(buffer, buffer.clone()) for buffer in root.buffers()]
+        self._movable = [p for name, p in root.named_parameters() if name not in frozen] if parameters else []
+        self._optimizer = optimizer
+        self._parameters: _Parameters | None = None
+        if parameters and optimizer is None:
+            self.keep_parameters()
+
+    def keep_parameters(self) -> None:
+        """Copy the parameters and the optimizer's state, unless that was done before.
+
+        A step calls this right before it changes the first parameter: by then the activations are freed, so that the
+        copy does not add to the memory that a step takes at most.
+        """
+        if self._parameters is None and self._movable:
+            self._parameters = _Parameters(self._movable, self._optimizer)
 
     @torch.no_grad()
     def put_back(self) -> None:
         """Return to the state at construction. Calling it twice does no harm."""
         for module, attributes in self._attributes:
             _set_attributes(module, attributes)
-        for target, value in self._values:
-            target.copy_(value)
-        for trained in self._trained:
-            trained.grad = None
-        if self._optimizer is not None:
-            for group, kept in zip(self._optimizer.param_groups, self._groups, strict=True):
-                group.update(kept)
-            self._optimizer.state.clear()
-            for parameter, state in self._moments.items():
-                self._optimizer.state[parameter] = {key: _returned(value) for key, value in state.items()}
+        for buffer in self._buffers:
+            buffer.put_back()
+        for parameter in self._movable:
+            parameter.grad = None
+        if self._parameters is not None:
+            self._parameters.put_back()
         self._generator.set_state(self._generator_state)
         if self._window is not None and self._window_state is not None:
             self._window.load(self._window_state)
@@ -100,10 +103,32 @@ class _Kept(NamedTuple):
     tensor: Tensor
     value: Tensor
 
+    def put_back(self) -> Tensor:
+        return self.tensor.copy_(self.value)
+
+
+class _Parameters:
+    """Copies of parameters and of the state of their optimizer."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter], optimizer: torch.optim.Optimizer | None) -> None:
+        self._values = [_Kept(p, p.detach().clone()) for p in parameters]
+        self._optimizer = optimizer
+        if optimizer is not None:
+            self._groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+            self._moments = {p: {k: _kept(v) for k, v in s.items()} for p, s in optimizer.state.items()}
+
+    def put_back(self) -> None:
+        for value in self._values:
+            value.put_back()
+        if self._optimizer is not None:
+            for group, kept in zip(self._optimizer.param_groups, self._groups, strict=True):
+                group.update(kept)
+            self._optimizer.state.clear()
+            for parameter, state in self._moments.items():
+                self._optimizer.state[parameter] = {
+                    key: value.put_back() if isinstance(value, _Kept) else value for key, value in state.items()
+                }
+
 
 def _kept(value: Any) -> Any:
     return _Kept(value, value.clone()) if isinstance(value, Tensor) else copy.deepcopy(value)
-
-
-def _returned(value: Any) -> Any:
-    return value.tensor.copy_(value.value) if isinstance(value, _Kept) else value

@@ -103,6 +103,7 @@ class AdapterState(OptionalState):
         self.trained: list[nn.Parameter] = []
         self._lock = ExclusiveLock()
         self._window = None if window is None else Window(window)
+        self._undo: Savepoint | None = None
         self._initial: dict[str, Tensor] = {}
         self._initial_optimizer: dict[str, Any] | None = None
         self._optimizer: torch.optim.Optimizer | None = None
@@ -131,15 +132,26 @@ class AdapterState(OptionalState):
         except BaseException:
             before.put_back()
             raise
+        finally:
+            self._undo = None
 
     def _savepoint(self) -> Savepoint:
-        return Savepoint(
+        self._undo = Savepoint(
             self,
             generator=self.generator,
             frozen=self._frozen,
             optimizer=self._optimizer,
             window=self._window,
         )
+        return self._undo
+
+    def keep_for_undo(self) -> None:
+        """Copy the parameters before they change, so that an interrupted step can be undone.
+
+        ``descend`` and ``restore`` do it. A method that changes parameters before it descends calls it first.
+        """
+        if self._undo is not None:
+            self._undo.keep_parameters()
 
     def _without_trace(self, predict: Callable[[], Result]) -> Result:
         """Run forward passes and undo what they change: the generator, and buffers that some models write."""
@@ -156,6 +168,7 @@ class AdapterState(OptionalState):
     @torch.no_grad()
     def restore(self) -> None:
         """Return weights, optimizer and the method's state to their initial values; keep counters and generator."""
+        self.keep_for_undo()
         for prefix, module in self.named_modules():
             for name, buffer in module._buffers.items():
                 initial = self._initial.get(f"{prefix}.{name}".lstrip("."))
@@ -239,6 +252,7 @@ class AdapterState(OptionalState):
 
     def _load(self, state: Mapping[str, Any], strict: bool) -> Any:
         try:
+            self.keep_for_undo()
             self._refuse_unfit(state)
             return super().load_state_dict(self._converted(state), strict)
         except _MISFITS as error:

@@ -156,6 +156,7 @@ class RMT(Adapter):
             self._all_or_nothing(lambda: self._warm_up(steps))
 
     def _warm_up(self, steps: int) -> None:
+        self.keep_for_undo()
         for i in range(steps):
             self.scale_lr((i + 1) / steps)
             self.attempt(self.warm_up_step)

@@ -87,6 +87,7 @@ class SAR(Adapter):
         gradient = torch.autograd.grad(_mean(h[reliable]), self.trained, materialize_grads=True)
         norm = self.require_finite(nn.utils.get_total_norm(gradient))
 
+        self.keep_for_undo()
         weights = [p.detach().clone() for p in self.trained]
         with torch.no_grad():
             torch._foreach_add_(list[Tensor](self.trained), gradient, alpha=self.rho / (norm.item() + 1e-12))  # Eq. 4
