@@ -33,7 +33,10 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON instead of a table.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
-    """Compare methods on handwritten digits under fifteen corruptions: no download, a minute or two, a report page."""
+    """Compare methods on handwritten digits under fifteen corruptions: no download, a minute or two, a report page.
+
+    Finished runs are reused.
+    """
     names = tuple(METHODS.names()) if parse_names(methods) == ("all",) else parse_names(methods)
     if not names:
         raise typer.BadParameter("no method is named", param_hint="--methods")
