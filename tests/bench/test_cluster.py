@@ -56,7 +56,7 @@ def whole(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
 def facts(record: Record, folder: Path) -> Any:
     """A record with its steps, and nothing that depends on time or on what the process did before."""
     steps = [json.loads(line) for line in lines_of(folder / record.address)]
-    timed = {"seconds", "images_per_second", "peak_memory"}
+    timed = {"seconds", "images_per_second", "peak_memory", "check"}
     return [{name: value for name, value in part.items() if name not in timed} for part in (record.to_json(), *steps)]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -79,4 +78,4 @@ def test_the_error_of_a_run_is_raised_and_stops_the_others(tmp_path: Path, execu
     display = Display()
     with pytest.raises(ParameterError, match="no run"):
         run_tasks(executor, [Failing(), Endless()], tmp_path, progress=display)
-    assert display.seeds == [] and issubclass(CancelledError, Exception)
+    assert display.seeds == []

@@ -100,5 +100,5 @@ def test_a_run_takes_only_the_images_of_its_list(tree: Path, tmp_path: Path) -> 
 
     chosen = listed(tmp_path, 0, 2, 3)
     part, whole = record("--image-list", str(chosen)), record()
-    assert (part.images, whole.images) == (3, 4)
-    assert part.spec.data["image_list"] == hashlib.sha256(chosen.read_bytes()).hexdigest()
+    assert (part["images"], whole["images"]) == (3, 4)
+    assert part["spec"]["data"]["image_list"] == hashlib.sha256(chosen.read_bytes()).hexdigest()

@@ -216,3 +216,11 @@ def test_train_digits_writes_a_model_and_says_its_error(tmp_path):
 
 def test_the_version_is_printed():
     assert ctta("--version").stdout == f"ctta {__version__}\n"
+
+
+def test_a_second_demo_reuses_the_runs_of_the_first(tmp_path):
+    loud = tuple(argument for argument in SMALL if argument != "--quiet")
+    words = ("demo", *loud, "--methods", "source,bn", "--json", "--out", str(tmp_path))
+    first, again = ctta(*words), ctta(*words)
+    assert json.loads(again.stdout) == json.loads(first.stdout)
+    assert "100 %" in again.stderr and "images/s" not in again.stderr

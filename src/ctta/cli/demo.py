@@ -35,7 +35,10 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON instead of a table.")] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare methods on handwritten digits under fifteen corruptions, in a minute or two and without a download."""
+    """Compare methods on handwritten digits under fifteen corruptions, in a minute or two and without a download.
+
+    Finished runs are reused.
+    """
     names = tuple(METHODS.names()) if parse_names(methods) == ("all",) else parse_names(methods)
     if not names:
         raise typer.BadParameter("name at least one method", param_hint="--methods")

@@ -93,6 +93,7 @@ class DemoDisplay:
 
     def __init__(self, adapters: Sequence[Adapter], steps: int, *, quiet: bool) -> None:
         self.bars = Bars(adapters, steps, quiet=quiet)
+        self.work = {type(adapter).__name__.lower(): cost(adapter) * steps for adapter in adapters}
 
     def __enter__(self) -> DemoDisplay:
         self.bars.bars.start()
@@ -103,10 +104,14 @@ class DemoDisplay:
 
     def started(self, adapter: Adapter, steps: int) -> _Bar:
         """Add the bar of a method; see `ProgressDisplay.started`."""
+        self.work.pop(type(adapter).__name__.lower(), None)
         return self.bars.add(adapter)
 
     def finished(self, record: Record) -> None:
-        """Nothing more to show; see `ProgressDisplay.finished`."""
+        """Count the work of a run that was done before; see `ProgressDisplay.finished`."""
+        done = self.work.pop(record.spec.method.partition("@")[0], 0)
+        if self.bars.whole is not None:
+            self.bars.bars.advance(self.bars.whole, done)
 
 
 class RunsDisplay:
