@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import ctta
-from ctta._adapter.caches import drop_caches
+from ctta._system.module_caches import drop_caches
 from ctta.testing.families import cached_tensors
 from ctta.testing.task import drifting_images
 

@@ -20,11 +20,12 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from ctta import errors
+from ctta._adapter import checkpoint
 from ctta._adapter.answer import Answer, finish
-from ctta._adapter.arguments import CheckedArguments, collected_options
-from ctta._adapter.input_checks import check_images
 from ctta._adapter.layout import fastest_layout
 from ctta._adapter.state import AdapterState
+from ctta._checks.arguments import CheckedArguments, collected_options
+from ctta._checks.images import check_images
 from ctta.classifier import Classifier, Precision
 from ctta.freeze import Frozen, Statistics, load_into
 from ctta.functional import diversity
@@ -366,9 +367,7 @@ class Adapter(CheckedArguments, AdapterState):
         Args:
             path: The file to write.
         """
-        from ctta._adapter.checkpoint import save  # noqa: PLC0415, checkpoints know adapters
-
-        save(self, path)
+        checkpoint.save(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: nn.Module, **overrides: Any) -> Self:
@@ -379,9 +378,7 @@ class Adapter(CheckedArguments, AdapterState):
             model: The source model that the saved adapter was built around.
             overrides: Constructor arguments that replace the saved ones, or that a file cannot hold, such as functions.
         """
-        from ctta._adapter.checkpoint import load  # noqa: PLC0415, checkpoints know adapters
-
-        return load(path, model, cls, overrides)
+        return checkpoint.load(path, model, cls, overrides)
 
     @classmethod
     def recipe(cls, stream: str) -> dict[str, Any]:

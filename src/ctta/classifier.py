@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm
 
-from ctta._adapter.caches import drop_caches
-from ctta._adapter.model_checks import check_logits, check_model
+from ctta._checks.model import check_logits, check_model
+from ctta._system.module_caches import drop_caches
 from ctta._system.tensor_digest import add_value
 from ctta.errors import HeadNotFound, ImageShape, ModelError, ParameterError, SharedHead
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from typing_extensions import TypedDict
 
-from ctta._adapter.arguments import Between
+from ctta._checks.arguments import Between
 from ctta.classifier import Precision
 from ctta.errors import ParameterError
 

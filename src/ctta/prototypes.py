@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ctta._adapter.input_checks import check_images
+from ctta._checks.images import check_images
 from ctta.classifier import Classifier
 from ctta.errors import DataError, NonFiniteImages, ParameterError
 from ctta.functional import class_means

@@ -8,7 +8,7 @@ import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,11 +17,13 @@ from torch import Tensor, nn
 
 from ctta._system.files import write_atomically
 from ctta._system.tensor_digest import add_tensor
-from ctta.adapter import Adapter
 from ctta.classifier import Classifier
 from ctta.errors import CheckpointError, MethodMismatch, NotACheckpoint, SourceMismatch
 from ctta.registry import method
 from ctta.version import __version__
+
+if TYPE_CHECKING:
+    from ctta.adapter import Adapter
 
 _FORMATS = (1, 2)  # 2 adds a digest, and the extra state of modules inside the source model
 _KEY = "ctta"
@@ -30,7 +32,7 @@ _KEYS = {"method", "settings", "source", "extra"}
 _EXTRA = "_extra_state"
 _PLAIN = (bool, int, float, str, type(None))
 
-AnyAdapter = TypeVar("AnyAdapter", bound=Adapter)
+AnyAdapter = TypeVar("AnyAdapter", bound="Adapter")
 
 
 def save(adapter: Adapter, path: str | os.PathLike[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ctta._adapter.arguments import check_arguments
+from ctta._checks.arguments import check_arguments
 from ctta._system.device import choose_device
 from ctta._system.digests import sha256_of_code
 from ctta.adapter import Adapter

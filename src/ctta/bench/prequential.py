@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ctta._system.sequences import names_of
+from ctta._checks.sequences import names_of
 from ctta.adapter import Adapter, Step
 from ctta.bench.progress import Progress
 from ctta.bench.scores import Scores

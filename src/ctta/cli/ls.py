@@ -66,8 +66,8 @@ def _methods() -> list[dict[str, Any]]:
 
 
 def _streams() -> list[dict[str, Any]]:
+    from ctta.corruption_names import CORRUPTIONS, HELD_OUT  # noqa: PLC0415
     from ctta.datasets import DATASETS  # noqa: PLC0415
-    from ctta.datasets.corruption_names import CORRUPTIONS, HELD_OUT  # noqa: PLC0415
     from ctta.registry import BUILT_IN  # noqa: PLC0415
 
     rows: list[dict[str, Any]] = []

@@ -8,11 +8,11 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from ctta.corruption_names import CORRUPTIONS, HELD_OUT
 from ctta.corruptions import blur, colour, digital, glass, noise, spatter, weather
 from ctta.corruptions.constants import Constants, Scale, constants_at
 from ctta.corruptions.draws import Draws
 from ctta.corruptions.frost_sheets import frost_source
-from ctta.datasets.corruption_names import CORRUPTIONS, HELD_OUT
 from ctta.errors import (
     ImageDtype,
     ImageRange,

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ctta._checks.sequences import names_of, numbers_of
 from ctta._system.digests import md5_of
-from ctta._system.sequences import names_of, numbers_of
 from ctta.corruptions import CORRUPTIONS
 from ctta.datasets.array_files import read_npy
 from ctta.datasets.arrays import Images

@@ -9,8 +9,8 @@ from threading import Lock
 import torch
 from torch import Tensor
 
-from ctta._system.numbers import check_seed
-from ctta._system.sequences import names_of, numbers_of
+from ctta._checks.numbers import check_seed
+from ctta._checks.sequences import names_of, numbers_of
 from ctta.corruptions import CORRUPTIONS, constants, corrupt
 from ctta.corruptions.constants import Scale
 from ctta.datasets.arrays import Images

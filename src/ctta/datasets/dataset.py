@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctta.datasets.corruption_names import CORRUPTIONS
+from ctta.corruption_names import CORRUPTIONS
 from ctta.errors import MissingData, ParameterError
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ctta._checks.sequences import names_of
 from ctta._system.files import is_file
-from ctta._system.sequences import names_of
 from ctta.datasets.domain import Domain
 from ctta.datasets.lists import read_lines
 from ctta.datasets.pictures import Pictures, centre

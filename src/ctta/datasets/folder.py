@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ctta._checks.sequences import names_of, paths_of
 from ctta._system.files import is_file, printable
-from ctta._system.sequences import names_of, paths_of
 from ctta.datasets.array_files import read_npz
 from ctta.datasets.arrays import Images
 from ctta.datasets.checks import images_of, labels_of, refuse_out_of_range

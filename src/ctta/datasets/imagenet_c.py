@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ctta._checks.sequences import names_of, numbers_of
 from ctta._system.files import is_file
-from ctta._system.sequences import names_of, numbers_of
 from ctta.corruptions import CORRUPTIONS
 from ctta.datasets.domain import Domain, Origin
 from ctta.datasets.lists import read_lines

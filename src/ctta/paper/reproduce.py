@@ -11,8 +11,8 @@ from typing import Any
 from ctta._system.files import write_atomically
 from ctta.bench.jobs import Job
 from ctta.bench.record import Record
+from ctta.corruption_names import CORRUPTIONS
 from ctta.datasets import get_dataset
-from ctta.datasets.corruption_names import CORRUPTIONS
 from ctta.errors import MissingData, ParameterError
 from ctta.method_table import built_in
 from ctta.paper.experiment import Cell, Experiment, Outcome

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from ctta._system.numbers import check_seed, check_whole
+from ctta._checks.numbers import check_seed, check_whole
 from ctta.datasets.corrupted import Pooled
 from ctta.datasets.domain import Domain, Labelled
 from ctta.errors import ParameterError

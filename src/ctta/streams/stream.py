@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ctta._checks.numbers import check_whole
 from ctta._system.device import to_device
-from ctta._system.numbers import check_whole
 from ctta.datasets.domain import Labelled
 from ctta.errors import ParameterError
 from ctta.streams.batch import Batch

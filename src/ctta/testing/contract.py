@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from torch import Tensor, nn
 
-from ctta._system.sequences import names_of
+from ctta._checks.sequences import names_of
 from ctta.adapter import Adapter
 from ctta.errors import UnknownCheck
 from ctta.testing.memory import memory_is_flat

@@ -8,8 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
-from ctta._system.numbers import check_seed
-from ctta._system.sequences import names_of, numbers_of
+from ctta._checks.numbers import check_seed
+from ctta._checks.sequences import names_of, numbers_of
 from ctta.corruptions import CORRUPTIONS, constants, frost_source
 from ctta.corruptions.constants import Scale
 from ctta.datasets.manifest import NAME, read_manifest, write_manifest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ctta._adapter.arguments import shown
+from ctta._checks.arguments import shown
 from ctta.errors import ParameterError
 
 #: Seeds that torch and numpy both take.
