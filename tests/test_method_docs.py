@@ -109,7 +109,12 @@ def test_a_page_names_nothing_that_its_code_does_not_have(name: str) -> None:
 def known_names(name: str) -> set[str]:
     """Every word of the method's file, and of the modules all methods stand on."""
     package = ROOT / "src" / "ctta"
-    files = [*package.glob("*.py"), *package.glob(f"methods/*{name}*.py"), package / "methods" / "eata.py"]
+    files = [
+        *package.glob("*.py"),
+        *package.glob("_adapter/*.py"),
+        *package.glob(f"methods/*{name}*.py"),
+        package / "methods" / "eata.py",
+    ]
     words = {word for file in files for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
     return words | set(dir(torch.nn))
 

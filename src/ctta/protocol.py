@@ -111,6 +111,9 @@ class Protocol:
     def stream(self, parts: StreamParts) -> Stream:
         """Build the stream, after checking that this protocol can use the parts.
 
+        Args:
+            parts: The domains, the clean images and the order, from which the stream is built.
+
         Raises:
             ParameterError: If images cannot come in stored order.
             MissingData: If the clean images are needed and not there.
