@@ -38,7 +38,6 @@ def goes_on(method: str, model: nn.Module, side: int, folder: Path, **settings: 
     assert adapter.skipped == 0
     adapter.save(folder / "adapter")
     loaded = ctta.Adapter.load(folder / "adapter", copy.deepcopy(model))
-    assert difference(adapter.state_dict(), loaded.state_dict()) is None
     assert torch.equal(adapter.step(second).logits, loaded.step(second).logits)
     assert difference(adapter.state_dict(), loaded.state_dict()) is None
     freeze = getattr(adapter, "freeze", None)

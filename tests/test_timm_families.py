@@ -28,8 +28,7 @@ def test_a_method_for_norm_layers_is_saved_and_continued_too(module: str, tmp_pa
     goes_on("roid" if module != "nfnet" else "rmt", build(FAMILIES[module]), FAMILIES[module].side, tmp_path)
 
 
-# In HRNet the branches of the last stage run side by side.
-@pytest.mark.parametrize("module", [module for module in SHORT if module != "hrnet"])
+@pytest.mark.parametrize("module", SHORT)
 def test_norms_of_the_last_stage_run_after_all_others(module: str) -> None:
     family = FAMILIES[module]
     model = build(family)
