@@ -1,6 +1,6 @@
-"""What a step, an adapter and a start cost, side by side with what they could cost at least.
+"""Measure the cost of a step, of an adapter and of a start, next to lower bounds and baselines.
 
     python -m benchmarks [--only NAME ...] [--rounds N] [--quick] [--json FILE]
 
-`corruptions.py` stands alone: it compares with a package that needs an environment of its own.
+`corruptions.py` is a separate program: it compares with a package that needs its own environment.
 """

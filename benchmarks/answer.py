@@ -12,8 +12,8 @@ from benchmarks.plan import Plan
 from benchmarks.report import Report, Row
 from benchmarks.subjects import Subject
 from benchmarks.timing import Seconds, time_once
+from ctta._adapter.answer import Answer
 from ctta.adapter import Adapter
-from ctta.answer import Answer
 
 BATCH = 64
 

@@ -1,4 +1,4 @@
-"""Saving and loading an adapter, beside torch.save and torch.load of the same state."""
+"""Time saving and loading an adapter, against torch.save and torch.load of the same state."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch
 from benchmarks.plan import Plan
 from benchmarks.report import Report, Row
 from benchmarks.subjects import Subject
-from benchmarks.timing import interleave
+from benchmarks.timing import Work, interleave
 from ctta.methods import DMSE
 
 
 def measure(plan: Plan) -> list[Report]:
-    """DMSE on every network."""
+    """Measure DMSE on every network."""
     return [_files(subject, plan.rounds) for subject in plan.subjects]
 
 
@@ -26,7 +26,7 @@ def _files(subject: Subject, rounds: int) -> Report:
     adapter(subject.images()[:2])
     with tempfile.TemporaryDirectory() as folder:
         ours, plain = Path(folder, "adapter.safetensors"), Path(folder, "state.pt")
-        works = {
+        works: dict[str, Work] = {
             "torch.save": lambda: torch.save(adapter.state_dict(), plain),
             "save": partial(adapter.save, ours),
             "torch.load": partial(torch.load, plain, weights_only=True),

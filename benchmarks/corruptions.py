@@ -1,13 +1,13 @@
-"""Time the corruptions beside the PyPI package imagecorruptions-imaug, one thread each.
+"""Time the corruptions against the PyPI package imagecorruptions-imaug, on one thread.
 
-The package pins old habits (OpenCV, numba, scikit-image), so give it an environment of its own:
+That package needs OpenCV, numba and scikit-image, so use a separate environment:
 
     python -m venv /tmp/side-by-side
     /tmp/side-by-side/bin/pip install torch imagecorruptions-imaug
     OMP_NUM_THREADS=1 PYTHONPATH=src /tmp/side-by-side/bin/python benchmarks/corruptions.py
 
-The package knows the ImageNet constants only. Ours are timed with these too (same work, the ratio that
-counts) and, at 32 px, with the CIFAR constants that the size selects.
+The package has only the ImageNet constants. Ours are timed with the same constants, which is the ratio that counts, and
+with those chosen by image size, which are CIFAR's at 32 px.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ import imagecorruptions
 import numpy as np
 import torch
 
-from ctta.streams.corruptions import CORRUPTIONS, corrupt, frost_source
+from ctta.corruptions import CORRUPTIONS, corrupt, frost_source
 
-#: side: images, and how many times faster the fifteen together must be
+#: By image side: number of images, and the required speed-up over all fifteen corruptions.
 SIZES = {32: (256, 10.0), 224: (64, 4.0)}
 SLOWEST_ALLOWED = 1.2
 
 
 def smooth_images(count: int, side: int) -> torch.Tensor:
-    """Random images with the 1/f spectrum of photographs, uint8 (N, 3, side, side)."""
+    """Generate random images with the 1/f spectrum of photographs, uint8 (N, 3, side, side)."""
     generator = torch.Generator().manual_seed(0)
     spectrum = torch.fft.rfft2(torch.randn(count, 3, side, side, generator=generator))
     frequency = torch.hypot(torch.fft.fftfreq(side)[:, None], torch.fft.rfftfreq(side)).clamp(min=1 / side)
-    field = torch.fft.irfft2(spectrum / frequency, s=(side, side))
+    field: torch.Tensor = torch.fft.irfft2(spectrum / frequency, s=(side, side))
     field = field / field.std(dim=(1, 2, 3), keepdim=True)
     return (field * 55 + 120).clamp(0, 255).to(torch.uint8)
 
 
 def seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()  # of this one thread: other work on the machine does not count
+    start = time.process_time()  # CPU time, so that other work on the machine does not count
     work()
     return time.process_time() - start
 
@@ -70,11 +70,11 @@ def compare(side: int, severity: int, repeats: int) -> bool:
     total = np.zeros(3)
     slow = []
     for name in CORRUPTIONS:
-        theirs(name, arrays[:1])  # compilation and caches
+        theirs(name, arrays[:1])  # warm up compilation and caches
         ours(name, images[:1], "imagenet")
         ours(name, images[:1], None)
         best = np.full(3, np.inf)
-        for _ in range(repeats):  # interleaved, so that a busy machine disturbs both
+        for _ in range(repeats):  # interleaved, so that a busy machine slows down both
             times = (
                 seconds(lambda: theirs(name, arrays)),  # noqa: B023
                 seconds(lambda: ours(name, images, "imagenet")),  # noqa: B023
@@ -97,7 +97,7 @@ def row(name: str, best: np.ndarray) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Corruptions beside imagecorruptions-imaug.")
+    parser = argparse.ArgumentParser(description="Time the corruptions against imagecorruptions-imaug.")
     parser.add_argument("--sides", type=int, nargs="+", choices=sorted(SIZES), default=sorted(SIZES))
     parser.add_argument("--severity", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=3)

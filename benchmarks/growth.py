@@ -1,7 +1,7 @@
-"""How the cost of a DMSE step grows with the batch, the classes and the parameters.
+"""Measure how the cost of a DMSE step grows with batch size, number of classes and number of parameters.
 
-Each row is in units of the forward pass of its own network and batch: a column of equal numbers means that nothing in
-the step grows faster than the network itself.
+Each row is in units of a forward pass of the same network and batch: equal numbers in a column mean that nothing in the
+step grows faster than the network itself.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ BATCHES, CLASSES, WIDTHS = (50, 100, 200, 400), (10, 100, 1000, 10_000), (8, 16,
 
 
 def measure(plan: Plan) -> list[Report]:
-    """One report for each thing that grows."""
+    """Measure each kind of growth."""
     rounds, quick = plan.rounds, plan.quick
-    side, depth, some = (16, 8, slice(2)) if quick else (32, 20, slice(None))
-    small = 8 if quick else 64
+    side, depth, small = (16, 8, 8) if quick else (32, 20, 64)
     net = partial(cifar_net, depth)
     batches = {f"batch {n}": _pair(net(), n, side) for n in ((4, 8) if quick else BATCHES)}
-    classes = {f"{c} classes": _pair(net(c), small, side) for c in CLASSES[some]}
+    classes = {f"{c} classes": _pair(net(c), small, side) for c in (CLASSES[:2] if quick else CLASSES)}
     nets = [net(10, width) for width in ((4, 8) if quick else WIDTHS)]
     sizes = {f"{sum(p.numel() for p in n.parameters()):,} parameters": _pair(n, small, side) for n in nets}
     return [

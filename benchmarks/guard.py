@@ -19,9 +19,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ctta._system.files import write_atomically
 from ctta.bench.demo import prepare_demo
 from ctta.classifier import Classifier
-from ctta.files import write_atomically
 from ctta.guarded import Guarded
 from ctta.nets.by_name import load_model
 from ctta.registry import get_method

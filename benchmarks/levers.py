@@ -1,4 +1,4 @@
-"""What each lever is worth: the same work with and without it, below 1 where it helps."""
+"""Time the same work with and without each optimisation ("lever"); a ratio below 1 means that it helps."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ Pair = tuple[Work, Work]  # with the lever, without it
 
 
 def measure(plan: Plan) -> list[Report]:
-    """Levers inside one process, and the allocator, which takes fresh ones."""
+    """Measure the levers in this process, and the allocator in fresh processes."""
     small, large = (TINY, TINY) if plan.quick else (RESNET20, RESNET50)
     pairs = {
         "channels_last: forward": _layout(small, _forward),
@@ -56,7 +57,8 @@ def measure(plan: Plan) -> list[Report]:
 def _layout(subject: Subject, work: Callable[[nn.Module, Tensor], object]) -> Pair:
     model, x = subject.model(), subject.images()
     use_batch_statistics(model)
-    last = copy.deepcopy(model).to(memory_format=torch.channels_last)
+    last = copy.deepcopy(model)
+    last.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return partial(work, last, x.to(memory_format=torch.channels_last)), partial(work, model, x)
 
 
@@ -71,13 +73,13 @@ def _forward(model: nn.Module, x: Tensor) -> None:
 
 
 def _forward_and_backward(model: nn.Module, x: Tensor) -> None:
-    functional.entropy(model(x)).mean().backward()
+    functional.entropy(model(x)).mean().backward()  # type: ignore[no-untyped-call]
     model.zero_grad(set_to_none=True)
 
 
 def _view(subject: Subject) -> Pair:
     x, generator = subject.images(), torch.Generator()
-    # The same draws on either side, and other ones in each round.
+    # The same random numbers on both sides, and new ones in each round.
     seeds = (iter(range(10**6)), iter(range(10**6)))
     views = (View(), full_size_view)
     ours, plain = (lambda v=v, s=s: v(x, generator.manual_seed(next(s))) for v, s in zip(views, seeds, strict=True))
@@ -95,10 +97,16 @@ def _average(subject: Subject) -> Pair:
     return partial(ema_, teacher, student, 0.99), loop
 
 
-def _adam(subject: Subject, ours: dict[str, bool], other: dict[str, bool]) -> Pair:
+def _channels_last(subject: Subject) -> list[nn.Parameter]:
+    model = subject.model()
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return list(model.parameters())
+
+
+def _adam(subject: Subject, ours: dict[str, Any], other: dict[str, Any]) -> Pair:
     optimizers = []
     for kind in (ours, other):
-        parameters = list(subject.model().to(memory_format=torch.channels_last).parameters())
+        parameters = _channels_last(subject)
         for parameter in parameters:
             parameter.grad = torch.full_like(parameter, 1e-3)
         optimizers.append(torch.optim.Adam(parameters, **kind))
@@ -116,7 +124,7 @@ def _losses(n: int, classes: int) -> Pair:
 
 
 def _restore(subject: Subject, p: float = 0.001) -> Pair:
-    parameters = [p.detach() for p in subject.model().to(memory_format=torch.channels_last).parameters()]
+    parameters = [p.detach() for p in _channels_last(subject)]
     source = [p.clone() for p in parameters]
     generator = torch.Generator().manual_seed(0)
 
@@ -135,7 +143,7 @@ def _restore(subject: Subject, p: float = 0.001) -> Pair:
 _ROOT = Path(__file__).parents[1]
 _CHILD = """
 import sys
-from ctta.allocator import keep_freed_memory
+from ctta._system.allocator import keep_freed_memory
 kept = sys.argv[1] == "kept" and keep_freed_memory()
 import torch
 from benchmarks import subjects
@@ -148,7 +156,7 @@ print(times.median("forward").cpu, times.median("dmse").cpu)
 
 
 def _allocator(subject: str, plan: Plan) -> Report:
-    """Fresh processes in turn, one with the allocator as it is and one that keeps freed memory."""
+    """Time fresh processes in turn, with the default allocator and with one that keeps freed memory."""
     found: dict[str, list[list[float]]] = {"kept": [], "default": []}
     for _ in range(1 if plan.quick else 3):
         for name, runs in found.items():

@@ -1,4 +1,4 @@
-"""What a reader of the numbers has to know of the machine."""
+"""Describe the machine that the numbers were measured on."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BF16 = {"avx512_bf16", "amx_bf16", "bf16", "svebf16"}
 
 @cache
 def has_bf16() -> bool:
-    """Whether the CPU is known to multiply bfloat16 numbers itself."""
+    """Return whether the CPU is known to have bfloat16 instructions."""
     return bool(_BF16 & _flags())
 
 
 def facts() -> dict[str, str | int | bool]:
-    """Versions, cores, threads and instructions."""
+    """Return versions, cores, threads and instruction sets."""
     widest = next((name for name in ("avx512f", "avx2") if name in _flags()), platform.machine())
     return {
         "python": platform.python_version(),

@@ -1,8 +1,8 @@
-"""The most tensor memory alive at once while an adapter is built and takes two steps.
+"""Measure the peak of live tensor memory while an adapter is built and takes two steps.
 
-Counted from the allocations and frees that torch's profiler records: exact and repeatable, without the interpreter,
-the C library's reserves and oneDNN's scratch space. The images and the source network belong to the user and are not
-counted; plain training is forward, backward and an optimizer step on a copy of that network.
+The count is exact and repeatable: it adds up the allocations and frees that torch's profiler records, and so excludes
+the interpreter, memory reserved by the C library and oneDNN's scratch space. The user's images and source network are
+not counted. Plain training is forward, backward and an optimizer step on a copy of that network.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ MIB = 2**20
 
 
 class Bytes(NamedTuple):
-    """Live tensor memory: at its highest, and what is left at the end."""
+    """Live tensor memory in bytes: the peak, and what is left at the end."""
 
     peak: int
     left: int
 
 
 def live_bytes(work: Callable[[], object]) -> Bytes:
-    """Tensor memory that a piece of work allocates; what it returns is counted as left."""
+    """Measure the tensor memory that a function allocates; its return value counts as left."""
     gc.collect()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         kept = work()
@@ -49,12 +49,12 @@ def live_bytes(work: Callable[[], object]) -> Bytes:
 
 
 def measure(plan: Plan) -> list[Report]:
-    """Every network in its turn; one round, because the count is exact."""
+    """Measure every network, in one round because the count is exact."""
     return [report for subject in plan.subjects for report in _peaks(subject)]
 
 
 def _peaks(subject: Subject) -> list[Report]:
-    """Peaks of methods beside plain training, and what DMSE takes beyond it in units of what it may take."""
+    """Compare the peaks of methods with plain training, and what DMSE adds with what it is allowed to add."""
     found = {TRAINING: _trained(subject, 1), BOTH: _trained(subject, 2)}
     found |= {name: _stepped(subject, name) for name in subject.methods}
     found[RECOMPUTE] = _stepped(subject, "dmse", recompute=True)
@@ -83,7 +83,7 @@ def _stepped(subject: Subject, name: str, **options: Any) -> Bytes:
 
     def work() -> nn.Module:
         adapter = subject.adapter(name, **options)
-        gc.collect()  # the user's network, which the adapter has copied
+        gc.collect()  # frees the user's network, which the adapter has copied
         for _ in range(2):
             adapter(x)
         return adapter
@@ -97,10 +97,14 @@ def _trained(subject: Subject, copies: int) -> Bytes:
     recipe = DMSE.recipe(subject.recipe)
 
     def work() -> tuple[nn.Module, Any]:
-        net = copy.deepcopy(model).to(memory_format=torch.channels_last).train()
-        kind = torch.optim.Adam if recipe["optimizer"] == "adam" else torch.optim.SGD
-        momentum = {} if recipe["optimizer"] == "adam" else {"momentum": 0.9}
-        optimizer = kind(net.parameters(), lr=recipe["lr"], foreach=True, **momentum)
+        net = copy.deepcopy(model).train()
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        lr = recipe["lr"]
+        optimizer: torch.optim.Optimizer
+        if recipe["optimizer"] == "adam":
+            optimizer = torch.optim.Adam(net.parameters(), lr=lr, foreach=True)
+        else:
+            optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9, foreach=True)
         for _ in range(2):
             _train_once(net, optimizer, x, y)
         return net, optimizer
@@ -109,6 +113,6 @@ def _trained(subject: Subject, copies: int) -> Bytes:
 
 
 def _train_once(net: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> None:
-    F.cross_entropy(net(x.to(memory_format=torch.channels_last)), y).backward()
+    F.cross_entropy(net(x.to(memory_format=torch.channels_last)), y).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)

@@ -1,4 +1,4 @@
-"""What was asked for."""
+"""Options of a measurement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ NETWORKS = {"resnet20": RESNET20, "resnet50": RESNET50, "head1000": HEAD1000}
 
 @dataclass(frozen=True)
 class Plan:
-    """How often to measure, on which networks and in which precisions; ``quick`` only shows that it runs."""
+    """Options of a measurement.
+
+    Args:
+        rounds: How often to measure.
+        quick: Use a tiny network, only to see that the measurement runs.
+        networks: Names of networks.
+        precisions: Precisions to measure in.
+    """
 
     rounds: int = 5
     quick: bool = False

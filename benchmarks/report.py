@@ -1,4 +1,4 @@
-"""Measured values beside their targets, as a table and as JSON."""
+"""Show measured values next to their targets, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from benchmarks.targets import TARGETS
 
 @dataclass(frozen=True)
 class Row:
-    """One measured value, and numbers that say more about it."""
+    """A measured value.
+
+    Args:
+        name: What was measured.
+        value: The value.
+        details: Further numbers by column.
+    """
 
     name: str
     value: float
@@ -21,18 +27,24 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """The rows of one measurement; ``unit`` is that of their values."""
+    """The rows of one measurement.
+
+    Args:
+        title: Name of the measurement.
+        unit: Unit of the values.
+        rows: The measured values.
+    """
 
     title: str
     unit: str
     rows: Sequence[Row]
 
     def target(self, row: Row) -> float | None:
-        """The most a row's value should be, if there is a target for it."""
+        """Return the upper limit for a row's value, if there is one."""
         return TARGETS.get(self.title, {}).get(row.name)
 
     def table(self) -> str:
-        """Text with aligned columns."""
+        """Format the report as text with aligned columns."""
         columns = list(dict.fromkeys(name for row in self.rows for name in row.details))
         head = ["", self.unit, *columns, "at most", ""]
         body = [
@@ -47,7 +59,7 @@ class Report:
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Convert the report to plain values."""
         targets = [self.target(row) for row in self.rows]
         rows = [
             asdict(row) | {"at_most": most, "passed": _passed(row, most)}

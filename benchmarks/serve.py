@@ -23,10 +23,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ctta._adapter.answer import finish
+from ctta._system.files import write_atomically
 from ctta.adapter import Adapter, Step
-from ctta.answer import finish
 from ctta.classifier import Classifier
-from ctta.files import write_atomically
 from ctta.nets.cifar_resnet import CifarResNet
 from ctta.registry import get_method
 from ctta.serve.service import Service

@@ -1,4 +1,4 @@
-"""What `import ctta` and `ctta --help` cost: the best of several fresh processes, by CPU time."""
+"""Measure `import ctta` and `ctta --help`: the least CPU time over several fresh processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HELP = "import sys; from ctta.cli import main; sys.argv = ['ctta', '--help']; m
 
 
 def measure(plan: Plan) -> list[Report]:
-    """Best of a few starts each."""
+    """Measure every start several times and take the minimum."""
     starts = 1 if plan.quick else max(plan.rounds, 5)
     rows = [
         _row("import ctta, beyond torch", [_timed_inside("import ctta") for _ in range(starts)]),

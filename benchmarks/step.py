@@ -1,4 +1,4 @@
-"""What one step of every method costs: plain forward pass (eval, no grad, fp32, the network as a user has it) = 1."""
+"""Measure a step of every method, in units of a plain forward pass (eval, no grad, fp32, the user's own network)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FORWARD, BASELINE, PASSES = "forward", "straightforward", "passes of dmse"
 
 
 def measure(plan: Plan) -> list[Report]:
-    """Every network in its turn."""
+    """Measure every network."""
     return [_costs(subject, plan.precisions, plan.rounds) for subject in plan.subjects]
 
 
 def _costs(subject: Subject, precisions: tuple[Precision, ...], rounds: int) -> Report:
-    """Steps of methods beside the forward pass and the straightforward DMSE."""
+    """Time steps of the methods, the forward pass and the straightforward DMSE."""
     x = subject.images()
     works: dict[str, Work] = {FORWARD: partial(torch.no_grad()(subject.model()), x)}
     works[BASELINE] = partial(StraightforwardDMSE(subject.model(), **DMSE.recipe(subject.recipe)), x)
@@ -44,7 +44,7 @@ def _costs(subject: Subject, precisions: tuple[Precision, ...], rounds: int) -> 
 
 
 def _passes(subject: Subject) -> Work:
-    """The passes an fp32 step of DMSE is made of: the teacher's pass, the student's two, and their gradients."""
+    """Build the passes of an fp32 step of DMSE: one by the teacher, two by the student, and their gradients."""
     adapter, x = subject.adapter("dmse"), subject.images().to(memory_format=torch.channels_last)
     student, teacher = adapter.student, adapter.get_submodule("teacher")
 

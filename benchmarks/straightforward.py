@@ -1,7 +1,7 @@
-"""DMSE as research code is commonly written: the baseline that the library's step is compared with.
+"""DMSE as research code is commonly written, as a baseline for the library's implementation.
 
-Contiguous layout, a loop over the parameters for the average, prototypes repeated for every image, and a view that
-works on the whole padded image. Same algorithm: with the same view, its steps are those of ``ctta.DMSE``.
+It uses contiguous layout, a loop over the parameters for the moving average, prototypes repeated for every image, and a
+view computed on the whole padded image. With the same view, it computes the same steps as ``ctta.DMSE``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,26 @@ from ctta.projection import projection_of
 
 
 class StraightforwardDMSE:
-    """DMSE with the constants of the paper; ``optimizer`` is "adam" or "sgd"."""
+    """DMSE with the paper's constants.
+
+    Args:
+        model: The source model.
+        view: The augmentation. Default: `full_size_view`.
+        optimizer: "adam" or "sgd".
+        lr: Learning rate.
+        ignored: Other arguments of ``ctta.DMSE``, which are fixed here.
+    """
 
     alpha_min, beta, e_min, gamma, tau, lambda_cl = 0.99, 0.01, 0.2, 0.3, 0.1, 0.5
 
     def __init__(
-        self, model: Classifier, *, view: AnyView | None = None, optimizer: str = "adam", lr: float = 1e-3, **_: Any
+        self,
+        model: Classifier,
+        *,
+        view: AnyView | None = None,
+        optimizer: str = "adam",
+        lr: float = 1e-3,
+        **ignored: Any,
     ) -> None:
         self.student = copy.deepcopy(model).train()
         for module in self.student.modules():
@@ -48,14 +62,14 @@ class StraightforwardDMSE:
             self.optimizer = torch.optim.SGD(trained, lr=lr, momentum=0.9, nesterov=True)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Answer for a batch, then learn from it."""
+        """Predict a batch, then learn from it."""
         logits, g = self.student.with_features(x)
         logits_aug, g_aug = self.student.with_features(self.view(x, self.generator))
         target = self.teacher(x)
 
         similarity, nearest = nearest_prototype(g.detach(), self.p_0)
         confident = (1 - similarity) / 2 < self.gamma
-        for c in nearest.unique():
+        for c in nearest.unique():  # type: ignore[no-untyped-call]
             chosen = confident & (nearest == c)
             if chosen.sum() > 0:
                 self.p_t[c] = g.detach()[chosen].mean(0)
@@ -64,7 +78,7 @@ class StraightforwardDMSE:
         features = torch.cat([self.p_t[nearest].unsqueeze(1), g.unsqueeze(1), g_aug.unsqueeze(1)], dim=1)  # (N, 3, d)
         loss_cl = contrastive(self.project(features), self.tau)
         loss = loss_st + self.lambda_cl * loss_cl
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         self.optimizer.zero_grad()
 
@@ -79,7 +93,7 @@ class StraightforwardDMSE:
 
 
 def nearest_prototype(g: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    """Similarity to, and index of, the nearest prototype, from tensors (C, N, d)."""
+    """Return the similarity to the nearest prototype and its index, through tensors (C, N, d)."""
     prototypes = p.unsqueeze(1).repeat(1, len(g), 1)
     features = g.unsqueeze(0).repeat(len(p), 1, 1)
     similarity, index = F.cosine_similarity(prototypes, features, dim=-1).max(0)
@@ -87,13 +101,13 @@ def nearest_prototype(g: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def symmetric_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """Both directions, each with its own softmax."""
+    """Compute both directions, each with its own softmax."""
     forward = -(target.softmax(1) * logits.log_softmax(1)).sum(1)
     return forward - (logits.softmax(1) * target.log_softmax(1)).sum(1)
 
 
 def contrastive(features: Tensor, tau: float) -> Tensor:
-    """Every view of an image against all others, from masks over all pairs."""
+    """Contrast every view of an image with all others, through masks over all pairs."""
     n, views, _ = features.shape
     rows = F.normalize(torch.cat(features.unbind(1), dim=0), dim=-1)  # (3N, d)
     logits = rows @ rows.T / tau
@@ -105,7 +119,7 @@ def contrastive(features: Tensor, tau: float) -> Tensor:
 
 
 def full_size_view(x: Tensor, generator: torch.Generator) -> Tensor:
-    """The draws and the result of ``ctta.augment.View()``, by operations on whole images twice as wide."""
+    """Compute the same as ``ctta.augment.View()``, from the same random numbers, on images padded to twice the side."""
 
     def draw(low: float, high: float) -> float:
         return torch.empty(1).uniform_(low, high, generator=generator).item()
@@ -149,7 +163,7 @@ def blur(x: Tensor, sigma: float) -> Tensor:
 
 
 def grey(x: Tensor) -> Tensor:
-    """Luminance, (N, 1, H, W)."""
+    """Return the luminance, (N, 1, H, W)."""
     return 0.2989 * x[:, 0:1] + 0.587 * x[:, 1:2] + 0.114 * x[:, 2:3]
 
 
@@ -169,7 +183,7 @@ def saturation(x: Tensor, factor: float) -> Tensor:
 
 
 def hue(x: Tensor, turn: float) -> Tensor:
-    """To hue, saturation and value, and back."""
+    """Rotate the hue through HSV."""
     r, g, b = x.unbind(1)
     value, darkest = x.max(1).values, x.min(1).values
     chroma = value - darkest

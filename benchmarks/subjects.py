@@ -1,4 +1,4 @@
-"""The networks and images that are measured, and each method built so that a step costs the most it can."""
+"""The networks and images to measure on, and methods configured so that a step has its highest cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ctta.nets import build, classifier
 from ctta.nets.cifar_resnet import CifarResNet
 from ctta.registry import methods
 
-#: Every image passes every filter, and CoTTA always averages its views.
+#: Settings under which every image passes every filter, and CoTTA always averages its views.
 FULL_COST: dict[str, dict[str, Any]] = {
     "cotta": {"p_th": 2.0},
     "deyo": {"tau_ent": 1.0, "tau_plpd": -1.0},
@@ -28,7 +28,16 @@ FULL_COST: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Subject:
-    """A network, the size of its batch, the benchmark whose recipes suit it, and the methods worth their time."""
+    """A network to measure on.
+
+    Args:
+        title: Name in reports.
+        model: Builds the network.
+        batch: Images per batch.
+        side: Side of the images, in pixels.
+        recipe: The dataset whose recipes are used.
+        methods: The methods to measure.
+    """
 
     title: str
     model: Callable[[], Classifier]
@@ -38,23 +47,23 @@ class Subject:
     methods: tuple[str, ...]
 
     def images(self) -> Tensor:
-        """A batch of uniform noise."""
+        """Return a batch of uniform noise."""
         return noise(self.batch, self.side)
 
     def adapter(self, name: str, precision: Precision = "fp32", **more: Any) -> Adapter:
-        """The named method around a new copy of the network, at its full cost."""
+        """Build a method around a new copy of the network, at its highest cost."""
         method = methods()[name]
         options = method.recipe(self.recipe) | FULL_COST.get(name, {}) | {"precision": precision} | more
         return method(self.model(), **options)
 
 
 def noise(batch: int, side: int) -> Tensor:
-    """Images (N, 3, side, side) of uniform noise."""
+    """Return images (N, 3, side, side) of uniform noise."""
     return torch.rand(batch, 3, side, side, generator=torch.Generator().manual_seed(0))
 
 
 def cifar_net(depth: int = 20, classes: int = 10, width: int = 16) -> Classifier:
-    """A CIFAR ResNet with random weights."""
+    """Build a CIFAR ResNet with random weights."""
     torch.manual_seed(0)
     return Classifier(CifarResNet(depth, classes, width=width)).eval()
 
@@ -65,7 +74,7 @@ def _resnet50() -> Classifier:
 
 
 def _large_head() -> Classifier:
-    """Next to no network before a large head: what a method computes on features and logits."""
+    """Build a tiny network with a large head, to measure what a method computes on features and logits."""
     torch.manual_seed(0)
     embed = (nn.AdaptiveAvgPool2d(8), nn.Flatten(), nn.Linear(192, 2048), nn.BatchNorm1d(2048), nn.ReLU())
     return Classifier(nn.Sequential(*embed, nn.Linear(2048, 1000))).eval()

@@ -1,4 +1,4 @@
-"""The most a measured value should be, by the title of its report and the name of its row."""
+"""Upper limits for measured values, by title of the report and name of the row."""
 
 from __future__ import annotations
 

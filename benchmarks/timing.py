@@ -1,4 +1,4 @@
-"""Interleaved timing: every work once per round, so that a busy machine disturbs all of them alike."""
+"""Interleaved timing: every function runs once per round, so that a busy machine slows all of them down alike."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Work = Callable[[], object]
 
 
 class Seconds(NamedTuple):
-    """CPU time of all threads, and wall time."""
+    """CPU time of all threads, and wall-clock time."""
 
     cpu: float
     wall: float
@@ -20,16 +20,20 @@ class Seconds(NamedTuple):
 
 @dataclass(frozen=True)
 class Rounds:
-    """Times of several works, taken round by round."""
+    """Times of several functions, measured round by round.
+
+    Args:
+        times: For each function, one time per round.
+    """
 
     times: Mapping[str, list[Seconds]]
 
     def median(self, name: str) -> Seconds:
-        """The middle of a work's CPU times, and of its wall times."""
+        """Return the median CPU time and the median wall-clock time of a function."""
         return Seconds(*(statistics.median(column) for column in zip(*self.times[name], strict=True)))
 
     def ratio(self, name: str, base: str) -> Seconds:
-        """Median over the rounds of a work's time in units of another's in the same round."""
+        """Return the median over rounds of the ratio between the times of two functions in the same round."""
         pairs = list(zip(self.times[name], self.times[base], strict=True))
         return Seconds(
             statistics.median(one.cpu / other.cpu for one, other in pairs),
@@ -38,7 +42,12 @@ class Rounds:
 
 
 def interleave(works: Mapping[str, Work], rounds: int) -> Rounds:
-    """Time works in turn, ``rounds`` times, after a round that is not counted."""
+    """Time functions in turn, after a warm-up round.
+
+    Args:
+        works: Functions by name.
+        rounds: Number of rounds.
+    """
     times: dict[str, list[Seconds]] = {name: [] for name in works}
     for counted in (False, *[True] * rounds):
         for name, work in works.items():
@@ -49,7 +58,7 @@ def interleave(works: Mapping[str, Work], rounds: int) -> Rounds:
 
 
 def time_once(work: Work) -> Seconds:
-    """Time of one call."""
+    """Time one call."""
     cpu, wall = time.process_time(), time.perf_counter()
     work()
     return Seconds(time.process_time() - cpu, time.perf_counter() - wall)

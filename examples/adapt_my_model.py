@@ -1,4 +1,4 @@
-"""Put DMSE around a classifier of your own and keep it adapting, stopping and resuming. Runs offline.
+"""Wrap your own classifier in DMSE, adapt it to a stream, save it and resume. Runs offline.
 
 python examples/adapt_my_model.py
 """
@@ -23,18 +23,18 @@ net = nn.Sequential(
     nn.Linear(16, 10),
 )
 
-# Three lines: images stay in [0, 1], the wrapper normalises them, the adapter answers and then learns.
+# Three lines: images stay in [0, 1], the classifier normalises them, the adapter predicts and then learns.
 classifier = ctta.Classifier(net, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 model = ctta.DMSE(classifier)
 logits = model(torch.rand(32, 3, 32, 32))
 
-# A step also tells what happened: entropy, the teacher's momentum alpha, resets, prototypes moved.
+# A step also returns the loss and a log: entropy, the teacher's momentum alpha, resets, prototypes moved.
 for hour in range(3):
     darker = torch.rand(32, 3, 32, 32) / (hour + 1)
     step = model.step(darker)
     print(f"hour {hour}: entropy {step.log['entropy']:.3f} nats, alpha {step.log['alpha']:.4f}, loss {step.loss:.3f}")
 
-# Stop the process, start it again, lose nothing.
+# Save the adapter and resume later without losing anything.
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "model.ctta"
     model.save(path)
@@ -42,5 +42,5 @@ with tempfile.TemporaryDirectory() as folder:
 
 x = torch.rand(32, 3, 32, 32)
 assert torch.equal(model(x), resumed(x))
-print(f"resumed after {resumed.steps - 1} steps: the answers are the same, bit for bit")
-model.reset()  # and back to the source
+print(f"resumed after {resumed.steps - 1} steps: the predictions are the same, bit for bit")
+model.reset()  # back to the source model

@@ -2,7 +2,7 @@
 
 python scripts/compress_steps.py [FOLDER]    default: docs/results
 
-Every steps.jsonl becomes a steps.jsonl.gz, which ctta reads in its place. The same log gives the same bytes.
+Every steps.jsonl becomes a steps.jsonl.gz, which ctta reads just the same. The same log always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from ctta.bench.record import read_record
-from ctta.bench.steps import COMPRESSED, STEPS, StepFacts, read_steps
-from ctta.files import write_atomically
+from ctta._system.files import write_atomically
+from ctta.bench.folder import STEPS, RunFolder
+from ctta.bench.steps import StepFacts
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 #: What the report and scripts/paired.py read.
@@ -52,17 +52,17 @@ def compress(folder: Path) -> int:
     Returns:
         The size of the log in bytes.
     """
-    path = folder / STEPS
-    if not read_record(folder)["complete"]:
-        return path.stat().st_size
-    data = gzip.compress(lines(read_steps(folder)), 9, mtime=0)
-    write_atomically(folder / COMPRESSED, data)
-    path.unlink()
+    run = RunFolder(folder)
+    if not run.read_record().complete:
+        return run.steps_file.stat().st_size
+    data = gzip.compress(lines(run.read_steps()), 9, mtime=0)
+    write_atomically(run.compressed_steps_file, data)
+    run.steps_file.unlink()
     return len(data)
 
 
 def lines(steps: Iterable[StepFacts]) -> bytes:
-    """The kept facts of steps as JSON lines.
+    """Return the kept facts of steps as JSON lines.
 
     Args:
         steps: The steps of a run.

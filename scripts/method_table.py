@@ -11,8 +11,8 @@ import sys
 from dataclasses import asdict
 
 import ctta.methods
+from ctta._system.files import write_atomically
 from ctta.adapter import Adapter
-from ctta.files import write_atomically
 from ctta.method_table import PATH, facts_of
 
 

@@ -3,8 +3,8 @@
 python scripts/results.py            write the page
 python scripts/results.py --check    write nothing; exit 1 if the page is stale
 
-The page is written by hand but for its marked regions, ``<!-- table: EXPERIMENT DATASET MODEL IMAGES -->`` to
-``<!-- end -->``; IMAGES is the number per domain, or "all". With `` by-domain`` at the end the table has a column per
+The page is written by hand, except for the regions from ``<!-- table: EXPERIMENT DATASET MODEL IMAGES -->`` to
+``<!-- end -->``; IMAGES is the number per domain, or "all". With `` by-domain`` at the end the table has one column per
 domain. Rows are averaged over the seeds that all of them have.
 """
 
@@ -15,11 +15,11 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ctta.bench.compare import own_settings
 from ctta.bench.defaults import default_arguments
-from ctta.bench.record import read_records
+from ctta.bench.folder import read_records
+from ctta.bench.record import Record
 from ctta.paper import Cell, Outcome, experiment
 from ctta.paper.numbers import SETTINGS
 from ctta.registry import method
@@ -44,7 +44,7 @@ def main() -> int:
     return 0
 
 
-def filled(text: str, records: Sequence[dict[str, Any]]) -> str:
+def filled(text: str, records: Sequence[Record]) -> str:
     """The page with its tables made anew."""
 
     def table(found: re.Match[str]) -> str:
@@ -54,7 +54,7 @@ def filled(text: str, records: Sequence[dict[str, Any]]) -> str:
     return REGION.sub(table, text)
 
 
-def lines(what: Sequence[str], records: Sequence[dict[str, Any]]) -> list[str]:
+def lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     """A table in Markdown, and below it the commands behind it."""
     name, dataset, model, images, *how = what
     size = None if images == "all" else int(images)
@@ -67,37 +67,35 @@ def lines(what: Sequence[str], records: Sequence[dict[str, Any]]) -> list[str]:
     return [*_table(outcomes, by_domain=bool(how)), "", *_commands(outcomes)]
 
 
-def of_shared_seeds(rows: Sequence[Sequence[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+def of_shared_seeds(rows: Sequence[Sequence[Record]]) -> list[list[Record]]:
     """Rows with the runs whose seed every row has: another seed has other noise in its images."""
-    shared = set.intersection(*({record["spec"]["seed"] for record in row} for row in rows))
-    return [[record for record in row if record["spec"]["seed"] in shared] for row in rows]
+    shared = set.intersection(*({record.spec.seed for record in row} for row in rows))
+    return [[record for record in row if record.spec.seed in shared] for row in rows]
 
 
-def matching(
-    cell: Cell, dataset: str, model: str, images: int | None, records: Sequence[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def matching(cell: Cell, dataset: str, model: str, images: int | None, records: Sequence[Record]) -> list[Record]:
     """The runs of a cell, one per seed."""
 
-    def fits(record: dict[str, Any]) -> bool:
-        spec, setting = record["spec"], SETTINGS[dataset]
-        unsaid = default_arguments(method(spec["method"]), spec["data"]["name"])
+    def fits(record: Record) -> bool:
+        spec, setting = record.spec, SETTINGS[dataset]
+        unsaid = default_arguments(method(spec.method), spec.data_name)
         settings = {k: v for k, v in cell.settings.items() if v != unsaid.get(k)}
         return (
-            (spec["method"], spec["model"]["name"], spec["data"]["name"]) == (cell.method, model, setting.stream)
-            and (spec["source_data"] is not None) == cell.source_data
-            and own_settings(record) == settings
-            and spec["protocol"].get("name") == cell.protocol
-            and spec["protocol"].get("times", 1) == cell.times
-            and spec["severity"] in (cell.severity, None)
-            and spec["images"] == (cell.images or images)
-            and spec["batch_size"] == (cell.batch_size or setting.batch_size)
+            (spec.method, spec.model_name, spec.data_name) == (cell.method, model, setting.stream)
+            and (spec.source_data is not None) == cell.source_data
+            and own_settings(spec) == settings
+            and spec.protocol_name == cell.protocol
+            and spec.protocol.get("times", 1) == cell.times
+            and spec.severity in (cell.severity, None)
+            and spec.images == (cell.images or images)
+            and spec.batch_size == (cell.batch_size or setting.batch_size)
         )
 
     return [record for record in records if fits(record)]
 
 
 def _table(outcomes: Sequence[Outcome], *, by_domain: bool) -> list[str]:
-    domains = list(outcomes[0].records[0]["errors"]) if by_domain else []
+    domains = list(outcomes[0].records[0].errors) if by_domain else []
     published = any(outcome.published for outcome in outcomes)
     head = ["", *(d.replace("_", " ") for d in domains), "mean", *(["paper", "difference"] if published else [])]
     head += ["seeds"]
@@ -120,7 +118,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _commands(outcomes: Sequence[Outcome]) -> list[str]:
-    commands = dict.fromkeys(record["command"] for outcome in outcomes for record in outcome.records)
+    commands = dict.fromkeys(record.command for outcome in outcomes for record in outcome.records)
     return ["```sh", *commands, "```"]
 
 

@@ -9,7 +9,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ctta.bench.record import FORMAT, write_record
+from ctta.bench.folder import RunFolder
+from ctta.bench.record import FORMAT, Record
+from ctta.version import __version__
 
 DOMAINS = ("gaussian_noise", "fog", "contrast")
 
@@ -39,7 +41,7 @@ def steps_of(wrong: tuple[int, ...], domains: tuple[str, ...] = DOMAINS, *, teac
 
 
 def record_of(method: str, steps: list[dict[str, Any]], *, seed: int = 0, **changes: Any) -> dict[str, Any]:
-    """A record that its steps add up to; ``changes`` are changes of its specification."""
+    """A record as JSON that its steps add up to; ``changes`` are changes of its specification."""
     counts: dict[str, list[int]] = {}
     for step in steps:
         of = counts.setdefault(step["domain"], [0, 0])
@@ -81,7 +83,14 @@ def record_of(method: str, steps: list[dict[str, Any]], *, seed: int = 0, **chan
         "seconds": 0.1 * len(steps),
         "peak_memory": 123_000_000,
         "skipped": 0,
-        "environment": {"torch": "2.13.0", "threads": 1, "cores": 2, "device": "cpu", "system": "Linux"},
+        "environment": {
+            "ctta": __version__,
+            "torch": "2.13.0",
+            "threads": 1,
+            "cores": 2,
+            "device": "cpu",
+            "system": "Linux",
+        },
         "steps": "steps.jsonl",
         "command": f"ctta run {method} cifar10-c --seed {seed}",
         "complete": True,
@@ -90,11 +99,11 @@ def record_of(method: str, steps: list[dict[str, Any]], *, seed: int = 0, **chan
 
 def write_run(folder: Path, record: dict[str, Any], steps: list[dict[str, Any]] | None = None) -> Path:
     """A run's folder with its record, and its steps if it has any."""
-    place = folder / record["address"]
-    write_record(place, record)
+    run = RunFolder(folder / record["address"])
+    run.write_record(Record.from_json(record))
     if steps is not None:
-        (place / "steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
-    return place
+        run.steps_file.write_text("".join(json.dumps(step) + "\n" for step in steps))
+    return run.path
 
 
 def make_run(folder: Path, method: str, wrong: tuple[int, ...] = (4, 2, 1), **changes: Any) -> Path:

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ctta.bench.folder import RunFolder
+from ctta.bench.record import Record
+
 
 def wait_for(what: Callable[[], Any]) -> Any:
     """Poll until `what` returns something true, and return it; the timeout of the test is the only limit."""
@@ -16,8 +19,8 @@ def wait_for(what: Callable[[], Any]) -> Any:
     return found
 
 
-def numbers(record: dict[str, Any], folder: Path) -> Any:
+def numbers(record: Record, folder: Path) -> Any:
     """All that must be equal between two runs: errors, and every step but its duration, and the check of its line."""
-    lines = (folder / record["address"] / "steps.jsonl").read_text().splitlines()
+    lines = RunFolder(folder / record.address).steps_file.read_text().splitlines()
     steps = [{k: v for k, v in json.loads(line).items() if k not in ("seconds", "check")} for line in lines]
-    return record["errors"], record["mean"], record["counts"], steps
+    return record.errors, record.mean, record.counts, steps

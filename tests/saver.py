@@ -8,7 +8,7 @@ import ctta
 from dying import PACKAGE, Lines, traced
 from reference import net, stream
 
-WRITING = PACKAGE / "files.py"
+WRITING = PACKAGE / "_system" / "files.py"
 
 
 def save_twice(path: str, line: int | None = None) -> int:

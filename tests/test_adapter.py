@@ -111,7 +111,7 @@ def test_a_second_thread_is_refused_and_the_first_one_finishes() -> None:
     thread.start()
     entered.wait(10)
     for call in (lambda: adapter(x()), lambda: adapter.predict(x()), adapter.reset, adapter.state_dict):
-        with pytest.raises(errors.ConcurrentUse, match="one owner"):
+        with pytest.raises(errors.ConcurrentUse, match="one call at a time"):
             call()
     leave.set()
     thread.join()

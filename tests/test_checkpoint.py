@@ -200,7 +200,7 @@ def test_a_process_killed_while_saving_leaves_a_complete_state(tmp_path: Path) -
     answers = [truth(x[0]), truth(x[1])]
     # A server that has torch imported forks the victims: each is ready in milliseconds, and has one thread.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["saver", "ctta.methods", "ctta.checkpoint", "torch._dynamo"])
+    context.set_forkserver_preload(["saver", "ctta.methods", "ctta._adapter.checkpoint", "torch._dynamo"])
     found = []
     for line in range(1, lines + 1):
         path = tmp_path / str(line) / "a.ctta"

@@ -13,10 +13,10 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import ctta
+from ctta._system.device import available_devices, choose_device, to_device
 from ctta.cli import app
-from ctta.device import available_devices, choose_device, to_device
+from ctta.datasets.digits import digits
 from ctta.errors import DeviceUnavailable
-from ctta.streams.digits import digits
 from ctta.streams.protocols import clean
 
 

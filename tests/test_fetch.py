@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from ctta import fetch as fetching
+from ctta.datasets.manifest import write_manifest
 from ctta.errors import BadData, MissingData
 from ctta.fetch import catalogue, download
 from ctta.fetch.catalogue import Archive
 from ctta.fetch.unpack import unpack
-from ctta.streams.datasets.manifest import write_manifest
 
 CONTENT = bytes(range(256)) * 4000  # about 1 MB
 MD5 = hashlib.md5(CONTENT).hexdigest()
@@ -180,7 +180,7 @@ def test_a_part_of_another_file_is_found_out_and_removed(get, tmp_path):
 
 def test_a_host_that_never_finishes_gives_up_and_keeps_what_is_there(get, host, tmp_path):
     waits = []
-    with pytest.raises(MissingData, match=r"400\.0 kB are there\. Run the command again.*by hand to .*new/file"):
+    with pytest.raises(MissingData, match=r"400\.0 kB were saved: run the command again.*by hand to .*new/file"):
         get("ignores_and_drops", wait=waits.append)
     assert len(host.asked) == 6
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0]
@@ -198,7 +198,7 @@ def test_a_page_is_never_saved_as_data(get, tmp_path, way):
 
 
 def test_a_promise_of_more_than_there_is_ends_in_an_error(get, tmp_path):
-    with pytest.raises(MissingData, match="could not be fetched"):
+    with pytest.raises(MissingData, match="could not be downloaded"):
         get("promises_more")
     assert not (tmp_path / "new" / "file").exists()
 
@@ -219,14 +219,14 @@ def test_a_refusal_is_not_repeated(get, host, way, code):
 def test_no_host_at_all_is_said(tmp_path, host):
     port = host.server_port
     host.server_close()
-    with pytest.raises(MissingData, match=r"could not be fetched: .*refused"):
+    with pytest.raises(MissingData, match=r"could not be downloaded: .*refused"):
         download(f"http://127.0.0.1:{port}/good/file", tmp_path / "file", wait=lambda _: None)
 
 
 def test_too_little_room_is_said_before_anything_is_written(get, tmp_path, monkeypatch):
     usage = type("Usage", (), {"free": 10_000})
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
-    with pytest.raises(BadData, match=r"has 10\.0 kB free and needs 1\.0 MB"):
+    with pytest.raises(BadData, match=r"has 10\.0 kB free; the download needs 1\.0 MB"):
         get("good")
 
 
@@ -360,7 +360,7 @@ def test_unpacking_overwrites_nothing(tmp_path):
     (tmp_path / "a.tar").write_bytes(packed(("A/one", b"new")))
     (tmp_path / "A").mkdir()
     (tmp_path / "A" / "mine").write_text("mine")
-    with pytest.raises(BadData, match="A is already there"):
+    with pytest.raises(BadData, match="A already exists"):
         unpack(tmp_path / "a.tar", tmp_path)
     assert [path.name for path in (tmp_path / "A").iterdir()] == ["mine"]
 

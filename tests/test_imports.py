@@ -46,6 +46,12 @@ def test_a_method_loads_torch_and_no_other_heavy_package() -> None:
         (["run", "dsme", "digits"], 1, "UnknownMethod: 'dsme' is not a known method. Did you mean 'dmse'?"),
         (["run", "tent", "digits", "--model", "digits_resnet9"], 1, "Did you mean 'digits_resnet8'?"),
         (["demo", "--methods", "dsme"], 1, "Did you mean 'dmse'?"),
+        (["ls", "streams"], 0, "digits"),
+        (["ls", "protocols"], 0, "gradual"),
+        (["run", "bn", "digit"], 1, "UnknownStream: 'digit' is not a known stream. Did you mean 'digits'?"),
+        (["run", "bn", "./nowhere"], 1, "There is no file or folder"),
+        (["run", "bn", "digits", "--protocol", "mxed"], 1, "Did you mean 'mixed'?"),
+        (["reproduce", "main", "digit"], 1, "Did you mean 'digits'?"),
         (["reproduce", "main", "digits", "--methods", "dsme"], 1, "Did you mean 'dmse'?"),
     ],
 )

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 import ctta
+from ctta._adapter.last_stage import last_stage_norms
 from ctta.cli.doctor import doctor
 from ctta.doctor import examine
-from ctta.last_stage import last_stage_norms
 from ctta.nets.models import MODELS
 from ctta.norms import norm_layers
 from reference import net

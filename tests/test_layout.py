@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from ctta.layout import fastest_layout, safe_layout
+from ctta._adapter.layout import fastest_layout, safe_layout
 from ctta.nets.models import MODELS
 
 

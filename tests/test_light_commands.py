@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ctta.recipes import RECIPES
+from ctta.method_table import built_in
 from ctta.registry import methods
 from run_folders import make_run
 
@@ -35,7 +35,6 @@ def test_records_are_read_without_torch(command: list[str], tmp_path: Path) -> N
     assert "ctta" in loaded and not loaded & {"torch", "numpy", "matplotlib", "sklearn", "PIL"}
 
 
-def test_every_built_in_method_has_its_recipes_in_the_table() -> None:
-    built_in = {name: cls for name, cls in methods().items() if cls.__module__.startswith("ctta.methods")}
-    assert set(RECIPES) == set(built_in)
-    assert all(cls.recipes is RECIPES[name] for name, cls in built_in.items())
+def test_the_table_of_methods_holds_the_recipes_of_their_classes() -> None:
+    classes = {name: cls for name, cls in methods().items() if cls.__module__.startswith("ctta.methods")}
+    assert {name: facts.recipes for name, facts in built_in().items()} == {n: c.recipes for n, c in classes.items()}

@@ -9,9 +9,9 @@ from torch import Tensor
 from ctta.bench.demo import prepare_demo
 from ctta.bench.prequential import evaluate
 from ctta.classifier import Precision
+from ctta.datasets.digits import digits
 from ctta.nets import classifier
 from ctta.registry import method
-from ctta.streams.digits import digits
 
 METHODS = ["bn", "tent", "dmse"]
 

@@ -112,7 +112,7 @@ def test_a_class_of_ones_own_file_is_a_method_and_its_checkpoint_can_be_loaded(
         ("{file}:Absent", UserCodeError, "has no 'Absent'"),
         ("{file}:number", ParameterError, "must be a subclass of ctta.Adapter.* is 3"),
         ("{file}:Tent", ParameterError, "has the name of a built-in method"),
-        ("{file}", UserCodeError, "does not say what to take"),
+        ("{file}", UserCodeError, "names no object"),
         ("absent.py:Mine", UserCodeError, "no Python file"),
         ("ctta:Adapter", ParameterError, "must be a subclass"),
     ],

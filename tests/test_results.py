@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from ctta.bench.record import read_records
-from ctta.bench.steps import read_steps
+from ctta.bench.folder import RunFolder, read_records
+from ctta.bench.record import Record
 from ctta.errors import ParameterError
 from run_folders import record_of, steps_of, write_run
 
@@ -38,18 +39,18 @@ def test_the_tables_of_the_page_are_fresh(results: ModuleType) -> None:
 
 def test_a_changed_record_makes_the_page_stale(results: ModuleType) -> None:
     text = (DOCS / "results.md").read_text(encoding="utf-8")
-    changed = [record | {"mean": record["mean"] + 1} for record in RECORDS]
+    changed = [replace(record, mean=record.mean + 1) for record in RECORDS]
     assert results.filled(text, changed) != text
 
 
 def test_every_record_counts_what_its_steps_counted() -> None:
     for record in RECORDS:
         wrong: dict[str, int] = {}
-        for step in read_steps(DOCS / "results" / record["address"]):
+        for step in RunFolder(DOCS / "results" / record.address).read_steps():
             assert sum(step["entropy_wrong"]) == step["wrong"]
             assert sum(step["entropy_right"]) == step["images"] - step["wrong"]
             wrong[step["domain"]] = wrong.get(step["domain"], 0) + step["wrong"]
-        assert wrong == {domain: count["wrong"] for domain, count in record["counts"].items()}
+        assert wrong == {domain: count.wrong for domain, count in record.counts.items()}
 
 
 def test_every_figure_of_the_page_is_there() -> None:
@@ -59,12 +60,12 @@ def test_every_figure_of_the_page_is_there() -> None:
 
 
 def test_records_name_no_place_of_the_machine_they_were_made_on() -> None:
-    assert not [record["command"] for record in RECORDS if " /" in record["command"] or "=/" in record["command"]]
+    assert not [record.command for record in RECORDS if " /" in record.command or "=/" in record.command]
 
 
 def test_rows_of_a_table_are_averaged_over_the_seeds_they_all_have(results: ModuleType) -> None:
-    def run(seed: int) -> dict[str, Any]:
-        return {"spec": {"seed": seed}}
+    def run(seed: int) -> Record:
+        return Record.from_json(record_of("tent", steps_of((4, 2, 1)), seed=seed))
 
     found = results.of_shared_seeds([[run(0), run(1), run(2)], [run(2), run(0)], [run(0), run(3)]])
     assert found == [[run(0)], [run(0)], [run(0)]]

@@ -11,10 +11,10 @@ import pytest
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
+from ctta._system.imports import load_module, load_object, user_code
 from ctta.cli import app
 from ctta.doctor import examine
 from ctta.errors import UserCodeError
-from ctta.imports import load_module, load_object, user_code
 
 GOOD = """
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Continual test-time adaptation for PyTorch.
 
 model = ctta.DMSE(ctta.Classifier(net, mean=..., std=...))
-logits = model(x)  # answers, then learns
+logits = model(x)  # predicts, then learns from the batch
 """
 
 from importlib import import_module
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from ctta.version import __version__
 
 if TYPE_CHECKING:
+    from ctta._adapter.answer import Answer
     from ctta.adapter import Adapter, Step
     from ctta.classifier import Classifier
     from ctta.errors import CttaError
+    from ctta.freeze import Frozen
     from ctta.guarded import Guarded
     from ctta.methods import (
         BN,
@@ -44,10 +46,12 @@ __all__ = [
     "SANTA",
     "SAR",
     "Adapter",
+    "Answer",
     "Classifier",
     "CoTTA",
     "CttaError",
     "DeYO",
+    "Frozen",
     "Guarded",
     "RDumb",
     "RoTTA",
@@ -65,6 +69,8 @@ __all__ = [
 
 _HOMES = {
     "Adapter": "ctta.adapter",
+    "Answer": "ctta._adapter.answer",
+    "Frozen": "ctta.freeze",
     "Step": "ctta.adapter",
     "Classifier": "ctta.classifier",
     "CttaError": "ctta.errors",
@@ -78,7 +84,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Names and submodules are imported on first use, so that the command line can answer before torch is imported.
+    # Names and submodules are imported on first use, so that commands which need no torch start quickly.
     if name in __all__:
         value = getattr(import_module(_HOMES.get(name, "ctta.methods")), name)
         globals()[name] = value

@@ -1,6 +1,7 @@
-"""Adapter: a classifier that answers, then learns, batch after batch.
+"""Adapter: a classifier that predicts, then learns, batch after batch.
 
-One adapter has one owner. A second thread that enters it raises ConcurrentUse; nothing is corrupted.
+An adapter can be used by one thread at a time. A second call while one is running raises ConcurrentUse; the state is
+not corrupted.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from ctta import errors
-from ctta.answer import Answer, finish
-from ctta.arguments import CheckedArguments
+from ctta._adapter import checkpoint
+from ctta._adapter.answer import Answer, finish
+from ctta._adapter.layout import fastest_layout
+from ctta._adapter.state import AdapterState
+from ctta._checks.arguments import CheckedArguments, collected_options
+from ctta._checks.images import check_images
 from ctta.classifier import Classifier, Precision
 from ctta.freeze import Frozen, Statistics, load_into
 from ctta.functional import diversity
-from ctta.images import broken_images
-from ctta.layout import fastest_layout
 from ctta.norms import batch_norms, source_statistics_where_single
 from ctta.options import AnswerOptions, Optimizer, SharedOptions, check_bounds
 from ctta.recipes import NOTHING_SET
-from ctta.state import Stateful
 
 logger = logging.getLogger("ctta")
 
@@ -38,39 +40,67 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Step:
-    """What one batch gave: the logits made before learning from it, the loss, and numbers for a log."""
+    """The result of one batch.
+
+    Args:
+        logits: The logits (N, C), made before learning from the batch.
+        loss: The loss, or None if there was no learning step.
+        log: Further numbers, such as the entropy or how many samples were kept.
+    """
 
     logits: Tensor
     loss: float | None = None
     log: dict[str, float] = field(default_factory=dict)
 
 
-# The steps of a method: predict, hand out the logits, learn, return the Step.
+# What a method's adapt() returns: it yields the logits as soon as they are known, learns, and returns the Step.
 Learning = Generator[Tensor, None, Step]
 
 
-class Adapter(CheckedArguments, Stateful):
-    """Base of every method: owns a copy of the source classifier and the state that moves.
+class Adapter(CheckedArguments, AdapterState):
+    """Base class of every method: a classifier that adapts itself to each batch after predicting for it.
 
-    A method writes ``__init__``, which names the paper's state and ends with ``self.begin(parameters)``, and
-    ``adapt(x)``, the algorithm; ``answers_with`` and ``combine`` where the prediction is not the student's own.
+    It holds a copy of the source model (``student``) and everything that changes along the stream. The source model
+    itself is never modified.
 
-    ``window`` keeps the last images so that batches of one work; ``precision`` "bf16" runs the networks under
-    autocast; ``invalid`` says what to do with NaN or Inf images ("answer": they get all-zero logits, the batch is
-    not learnt from); ``optimizer`` is "adam", "sgd" (with ``momentum`` and ``nesterov``) or a function of the
-    parameters; ``reset_every`` restores the source every so many steps; ``seed`` starts the adapter's own generator.
+    To write a method, derive from this class. ``__init__`` creates the state of the method and ends with
+    ``self.begin(parameters)``; ``adapt(x)`` is the algorithm. If the prediction is not that of the student alone, name
+    the networks in ``answers_with`` and override ``combine``. `ctta.testing.check_adapter` tests a method.
+
+    Args:
+        model: The source model, which maps images in [0, 1] to logits, or a `Classifier` around it.
+        optimizer: "adam", "sgd", or a function that takes the list of parameters and returns an optimizer.
+        lr: Learning rate of "adam" and "sgd".
+        momentum: Momentum of "sgd".
+        nesterov: Use Nesterov momentum with "sgd".
+        seed: Seed of the adapter's own random generator. The global generators are never used.
+        window: Keep this many of the last images, so that batches of one image work. The window is forwarded together,
+            the prediction is that of the newest images, and the method learns each time all images in it are new.
+        precision: "fp32", or "bf16" to run the networks under autocast. Losses are computed in fp32 either way.
+        reset_every: Return to the source every so many steps. None never does.
+        invalid: What to do with NaN or Inf images: "raise" an error, or "answer": predict for the whole batch without
+            learning from it. The invalid images get all-zero logits, so that every class is equally likely.
+
+    Example:
+        >>> import torch, ctta
+        >>> from ctta.testing.models import bn_cnn
+        >>> model = ctta.get_method("tent")(bn_cnn(), window=8)
+        >>> for x in torch.rand(3, 1, 3, 16, 16):  # three batches of one image
+        ...     logits = model(x)
+        >>> logits.shape
+        torch.Size([1, 10])
     """
 
     learns: ClassVar[bool] = True
     uses_batch_statistics: ClassVar[bool] = True
     trains: ClassVar[str] = "every parameter"
-    # Whether the prediction for a batch is made before anything is taken from it.
+    # Whether the prediction for a batch is made before the method takes anything from the batch.
     predicts_first: ClassVar[bool] = True
     # Forward passes of a batch through a network in one step, and how many of them are differentiated.
     passes: tuple[int, int]
     # The networks whose logits make the prediction, in the order in which combine takes them.
     answers_with: ClassVar[tuple[str, ...]] = ("student",)
-    # Where a method's published value of a shared option is not the one of __init__ below.
+    # The method's own defaults of shared options, if they differ from those of __init__ below.
     defaults: ClassVar[SharedOptions] = {}
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = NOTHING_SET
 
@@ -89,7 +119,9 @@ class Adapter(CheckedArguments, Stateful):
         invalid: Literal["raise", "answer"] = "raise",
     ) -> None:
         super().__init__(optimizer=optimizer, lr=lr, momentum=momentum, nesterov=nesterov, seed=seed, window=window)
-        self.precision, self.reset_every, self.invalid = precision, reset_every, invalid
+        self.precision = precision
+        self.reset_every = reset_every
+        self.invalid = invalid
         check_bounds(self, lr=(0, 1e3), momentum=(0, 1), window=(2, math.inf), reset_every=(1, math.inf))
 
         source = model if isinstance(model, Classifier) else Classifier(model)
@@ -105,38 +137,60 @@ class Adapter(CheckedArguments, Stateful):
         self.student.to(memory_format=self._layout)  # type: ignore[call-overload]
         self.student.precision = precision
 
-    # What a method writes.
+    # A method overrides these.
 
     def adapt(self, x: Tensor) -> Step | Learning:
         """Predict for a batch and learn from it: the algorithm of the paper.
 
-        A generator that yields the logits as soon as they are known and returns the Step at the end. A method that
-        returns a Step at once works too; its callers then wait for the learning before they get their prediction.
+        Write it as a generator that yields the logits as soon as they are known and returns the Step at the end. A
+        method may also return a Step directly; `ask` then has to learn before it can return the prediction.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1], on the device and in the dtype of the student.
         """
         raise NotImplementedError
 
     @staticmethod
     def combine(*logits: Tensor) -> Tensor:
-        """Turn the logits of the networks in ``answers_with`` into the prediction."""
+        """Turn the logits of the networks in ``answers_with`` into the prediction.
+
+        Args:
+            logits: The logits (N, C) of each network, in the order of ``answers_with``.
+        """
         return logits[0]
 
     def answer(self, x: Tensor) -> Tensor:
-        """Predict without learning: the combined logits of the networks in ``answers_with``."""
+        """Predict without learning: the combined logits of the networks in ``answers_with``.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1].
+        """
         return self.combine(*(getattr(self, name)(x) for name in self.answers_with))
 
-    # What a method calls.
+    # A method calls these.
 
     def begin(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Name the parameters that learn, build their optimizer and remember the state to reset to."""
+        """Finish the construction: set the parameters to train, build their optimizer, remember the initial state.
+
+        Args:
+            parameters: The parameters to train. All others are frozen.
+
+        Raises:
+            NothingToTrain: If the method learns and there are none.
+        """
         trained = list(dict.fromkeys(parameters))
         if self.learns:
             self.require_trainable(trained)
         learning = {id(p) for p in trained}
-        still = {f"student.{n}" for n, p in self.student.named_parameters() if id(p) not in learning}
-        self._start(trained, still)
+        frozen = {f"student.{n}" for n, p in self.student.named_parameters() if id(p) not in learning}
+        self._start(trained, frozen)
 
     def require_trainable(self, found: Sequence[object]) -> None:
-        """Refuse a model in which the method found nothing to adapt."""
+        """Raise NothingToTrain if the method found nothing to adapt in the model.
+
+        Args:
+            found: The parameters or layers that the method found.
+        """
         if not found:
             raise errors.NothingToTrain(
                 f"{type(self).__name__} adapts {self.trains}; {type(self.student.model).__name__} has none. "
@@ -144,13 +198,21 @@ class Adapter(CheckedArguments, Stateful):
             )
 
     def require_finite(self, value: Tensor) -> Tensor:
-        """Pass a finite scalar on; any other ends the whole step without a trace."""
+        """Return a finite scalar; any other value ends the step, which then changes nothing.
+
+        Args:
+            value: A scalar, such as a loss.
+        """
         if not torch.isfinite(value):
             raise _NonFiniteStep
         return value
 
     def require_gradient(self, found: bool) -> None:
-        """Refuse a model whose forward pass gives its parameters no gradient."""
+        """Raise ModelError if no gradient reaches the parameters of the model.
+
+        Args:
+            found: Whether there is a gradient.
+        """
         if not found:
             raise errors.ModelError(
                 f"{type(self).__name__} learns by gradients; none reaches the parameters of "
@@ -158,7 +220,14 @@ class Adapter(CheckedArguments, Stateful):
             )
 
     def attempt(self, step: Callable[[], Result]) -> Result | None:
-        """Run a part that descends; where it is not finite, count and log that, and leave no gradient behind."""
+        """Run a part of a step that may not be finite. If it is not, count and log it, and leave no gradient behind.
+
+        Args:
+            step: The part to run.
+
+        Returns:
+            What the part returned, or None if it was not finite.
+        """
         try:
             return step()
         except _NonFiniteStep:
@@ -168,39 +237,61 @@ class Adapter(CheckedArguments, Stateful):
             self._drop_gradients()
 
     def descend(self, loss: Tensor) -> None:
-        """One optimizer step; a loss or gradient that is not finite ends the whole step without a trace."""
+        """Take one optimizer step; if the loss or a gradient is not finite, end the step and change nothing.
+
+        Args:
+            loss: The loss, a scalar.
+        """
         self.require_gradient(loss.requires_grad)
         self.require_finite(loss).backward()  # type: ignore[no-untyped-call]
         self.apply_gradients()
 
     def apply_gradients(self) -> None:
-        """Step the optimizer on the gradients at hand, if all of them are finite."""
+        """Step the optimizer with the gradients that are there, if all of them are finite."""
         assert self._optimizer is not None, "a method's __init__ must end with self.begin(parameters)"
         self.require_gradient(any(p.grad is not None for p in self.student.parameters()))
         self.require_finite(nn.utils.get_total_norm([p.grad for p in self.trained if p.grad is not None]))
+        self.keep_for_undo()
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
 
-    # What a user calls.
+    # Users call these.
 
     def forward(self, x: Tensor) -> Tensor:
-        """Answer for a batch of images (N, C, H, W) in [0, 1], then learn from it."""
+        """Predict for a batch, then learn from it.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1].
+
+        Returns:
+            The logits (N, C), made before learning from the batch.
+        """
         return self.step(x).logits
 
     def step(self, x: Tensor) -> Step:
-        """Predict for a batch, then learn from it: the logits are those made before the update on this batch.
+        """Predict for a batch, then learn from it.
 
-        An exception at any moment, Ctrl-C included, leaves the state as it was before the step.
+        If an exception interrupts the step at any moment, Ctrl-C included, the state is as it was before.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1].
+
+        Returns:
+            The logits, made before learning from the batch, with the loss and the numbers that the method logs.
+
+        Raises:
+            InputError: If the images are not what an adapter takes.
+            ConcurrentUse: If another call is running.
         """
         self._refuse_impossible()
-        with self._owner, torch.enable_grad():
+        with self._lock, torch.enable_grad():
             x, broken = self._admit(x)
             return self._all_or_nothing(lambda: finish(self._step(x, broken)))
 
     def ask(self, x: Tensor) -> Answer:
-        """Predict for a batch now and leave the learning for later: ``ask(x).learn()`` is ``step(x)``.
+        """Predict for a batch now and learn from it later: ``ask(x).learn()`` does the same as ``step(x)``.
 
-        The answer holds the adapter: until it is learnt from or forgotten, any other call raises ConcurrentUse.
+        The answer locks the adapter: until its ``learn`` or ``forget`` is called, any other call raises ConcurrentUse.
 
         Args:
             x: Images (N, C, H, W) in [0, 1].
@@ -210,7 +301,7 @@ class Adapter(CheckedArguments, Stateful):
             >>> from ctta.testing.models import bn_cnn
             >>> adapter = ctta.Tent(bn_cnn())
             >>> answer = adapter.ask(torch.rand(4, 3, 16, 16))
-            >>> answer.logits.shape  # send them to whoever waits
+            >>> answer.logits.shape  # send these to the client, then learn
             torch.Size([4, 10])
             >>> answer.learn().log["diversity"] >= 1
             True
@@ -220,24 +311,32 @@ class Adapter(CheckedArguments, Stateful):
 
     @torch.no_grad()
     def predict(self, x: Tensor, *, allow_small: bool = False) -> Tensor:
-        """Predict for a batch and leave no trace.
+        """Predict for a batch without learning from it or changing anything.
 
         Args:
             x: Images (N, C, H, W) in [0, 1].
-            allow_small: Predict for batches below ``smallest_batch`` too instead of raising BatchTooSmall. Batch norms
-                then use the few images there are, and the source statistics where a channel has a single value.
+            allow_small: Accept batches below ``smallest_batch`` instead of raising BatchTooSmall. Batch norms then use
+                the few images there are, or the source statistics if a channel has a single value.
         """
         self._refuse_tracing()
-        with self._owner:
+        with self._lock:
             x, broken = self._admit(x)
             return self._without_trace(lambda: self._predict(x, broken, allow_small))
 
     def freeze(self) -> Frozen:
-        """A plain module that predicts as this adapter does now, for export or deployment without learning.
+        """Return a plain module that predicts as this adapter does now, for export or deployment without learning.
 
         It is a copy: later steps of the adapter do not change it. CoTTA's average over random views is not part of it.
+
+        Example:
+            >>> import torch, ctta
+            >>> from ctta.testing.models import bn_cnn
+            >>> adapter = ctta.DMSE(bn_cnn())
+            >>> x = torch.rand(4, 3, 16, 16)
+            >>> torch.allclose(adapter.freeze()(x), adapter.predict(x), atol=1e-5)
+            True
         """
-        with self._owner:
+        with self._lock:
             return Frozen([getattr(self, name) for name in self.answers_with], self.combine)
 
     def load_into(
@@ -251,61 +350,77 @@ class Adapter(CheckedArguments, Stateful):
 
         Args:
             net: The net that this adapter was built around, or one of the same architecture.
-            network: "student" or "teacher"; the network that predicts, unless given.
-            statistics: What its batch norms shall normalise by in eval mode: "adapter" (as this adapter does),
+            network: "student" or "teacher". The default is the network that predicts.
+            statistics: What its batch norms normalise with in eval mode: "adapter" (the same as this adapter),
                 "source", "batch", or images from which to estimate new running statistics.
         """
         name = network or self.answers_with[0]
         adapted = getattr(self, name, None)
         if not isinstance(adapted, Classifier):
             raise errors.ParameterError(f"{type(self).__name__} has no network {name!r}.")
-        with self._owner:
+        with self._lock:
             load_into(adapted, net, statistics=statistics)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole state to one safetensors file, atomically."""
-        from ctta.checkpoint import save  # noqa: PLC0415, checkpoints know adapters
+        """Write the whole state to one safetensors file, atomically.
 
-        save(self, path)
+        Args:
+            path: The file to write.
+        """
+        checkpoint.save(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: nn.Module, **overrides: Any) -> Self:
-        """Rebuild a saved adapter around the same source model; the stream goes on bit for bit."""
-        from ctta.checkpoint import load  # noqa: PLC0415, checkpoints know adapters
+        """Rebuild a saved adapter around the same source model; it continues the stream bit for bit.
 
-        return load(path, model, cls, overrides)
+        Args:
+            path: A file written by ``save``.
+            model: The source model that the saved adapter was built around.
+            overrides: Constructor arguments that replace the saved ones, or that a file cannot hold, such as functions.
+        """
+        return checkpoint.load(path, model, cls, overrides)
 
     @classmethod
     def recipe(cls, stream: str) -> dict[str, Any]:
-        """The constructor arguments published for a benchmark, such as ``recipe("cifar10-c")``."""
+        """Return the constructor arguments published for a benchmark.
+
+        Args:
+            stream: The benchmark, such as "cifar10-c".
+
+        Example:
+            >>> import ctta
+            >>> ctta.Tent.recipe("imagenet-c")
+            {'optimizer': 'sgd', 'lr': 0.00025}
+        """
         if stream not in cls.recipes:
             raise errors.UnknownStream(stream, cls.recipes)
         return dict(cls.recipes[stream])
 
     @classmethod
     def arguments(cls) -> dict[str, Any]:
-        """Every constructor argument and its default."""
+        """Return every constructor argument with its default."""
         own = inspect.signature(cls.__init__).parameters
         base = inspect.signature(Adapter.__init__).parameters
         found = {name: p.default for name, p in own.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in own.values()):
-            shared = SharedOptions if cls.learns else AnswerOptions
-            found |= {name: base[name].default for name in shared.__annotations__ if name not in found}
+            # If the options are not annotated, assume the usual ones.
+            kind = collected_options(cls.__init__) or (SharedOptions if cls.learns else AnswerOptions)
+            found |= {name: base[name].default for name in kind.__annotations__ if name not in found}
             found |= cls.defaults
         return found
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Every constructor argument and the value it has."""
+        """Every constructor argument with its value."""
         return {name: getattr(self, name) for name in self.arguments()}
 
     @property
     def smallest_batch(self) -> int:
-        """The fewest images a step can take with this model."""
+        """The fewest images that a step takes with this model."""
         return 2 if self.uses_batch_statistics and batch_norms(self.student) else 1
 
     def __repr__(self) -> str:
-        """One line: the method, the settings that differ from its defaults, and what it adapts."""
+        """Summarise the adapter in one line: method, settings that differ from the defaults, and what it adapts."""
         defaults = self.arguments()
         given = [f"{k}={_short(v)}" for k, v in self.settings.items() if not _same(v, defaults[k])]
         parameters = list(self.student.parameters())
@@ -320,7 +435,11 @@ class Adapter(CheckedArguments, Stateful):
         return f"{type(self).__name__}({', '.join(given)}): {', '.join(facts)}"
 
     def train(self, mode: bool = True) -> Self:
-        """Record the mode and change nothing: a stream has no training phase."""
+        """Record the mode and change nothing else: a stream has no training phase.
+
+        Args:
+            mode: The mode.
+        """
         self.training = mode
         return self
 
@@ -328,7 +447,7 @@ class Adapter(CheckedArguments, Stateful):
 
     def _count_skipped(self) -> None:
         self.skipped += 1
-        logger.warning("step %d of %s was not finite and was not learnt", self.steps, type(self).__name__)
+        logger.warning("step %d of %s was not finite and was skipped", self.steps, type(self).__name__)
 
     def _drop_gradients(self) -> None:
         if self._optimizer is not None:
@@ -338,8 +457,8 @@ class Adapter(CheckedArguments, Stateful):
         self._refuse_tracing()
         if torch.is_inference_mode_enabled():
             raise errors.InferenceMode(
-                f"{type(self).__name__}.step may learn and needs gradients; it was called inside torch.inference_mode. "
-                "Use torch.no_grad, or predict() to answer without learning."
+                f"{type(self).__name__}.step learns and needs gradients; it was called inside torch.inference_mode. "
+                "Use torch.no_grad, or predict() to predict without learning."
             )
 
     def _refuse_tracing(self) -> None:
@@ -351,12 +470,12 @@ class Adapter(CheckedArguments, Stateful):
             )
 
     def _admit(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The batch as the student takes it, and which images are broken (None: none is)."""
-        broken = broken_images(x)
+        """Check a batch and convert it for the student; also return which images are invalid, None if none is."""
+        broken = check_images(x)
         if broken is not None and self.invalid == "raise":
             raise errors.NonFiniteImages(
                 f"Images must be finite; {int(broken.sum())} of {len(x)} contain NaN or Inf. Repair them, or use "
-                'invalid="answer" to answer such a batch without learning from it.'
+                'invalid="answer" to predict for such a batch without learning from it.'
             )
         like = next(self.student.parameters(), x)
         x = x.detach().to(like.device, like.dtype, memory_format=self._layout)
@@ -425,8 +544,8 @@ class Adapter(CheckedArguments, Stateful):
             )
 
     def _answer_around(self, x: Tensor, broken: Tensor) -> Tensor:
-        """Answers for the sound images; a broken one gets all-zero logits: every class is as likely."""
-        # Where none is sound, black images tell how many classes there are.
+        """Predict for the valid images; an invalid one gets all-zero logits, so that every class is equally likely."""
+        # If none is valid, black images tell how many classes there are.
         sound = x.new_zeros(x.shape) if broken.all() else x[~broken]
         answers = self._answer_newest(sound, len(sound))
         logits = answers.new_zeros(len(x), answers.shape[1])
@@ -436,7 +555,7 @@ class Adapter(CheckedArguments, Stateful):
 
     @torch.no_grad()
     def _answer_newest(self, held: Tensor, newest: int) -> Tensor:
-        """Answers for the last images of a window, whose others lend their statistics to batch norms."""
+        """Predict for the last images of a window; batch norms take their statistics from the whole window."""
         if self.smallest_batch == 1:
             return self.answer(held[-newest:])
         with source_statistics_where_single(self):
@@ -453,4 +572,4 @@ def _short(value: object) -> str:
 
 
 class _NonFiniteStep(Exception):
-    """Ends adapt() where a loss or gradient is not finite."""
+    """Ends adapt() if a loss or gradient is not finite."""

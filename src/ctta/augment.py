@@ -1,4 +1,4 @@
-"""The augmented view that CoTTA introduced and RMT, SANTA, RoTTA, ROID and DMSE share.
+"""The random augmentation of CoTTA, which RMT, SANTA, RoTTA, ROID and DMSE use too.
 
 Each parameter is drawn once for the whole batch; only the noise differs from pixel to pixel.
 """
@@ -23,7 +23,26 @@ _BLUR_RADIUS = 2
 
 @dataclass(frozen=True)
 class View:
-    """Colour jitter, a small affine map, blur, flip and noise; the defaults are CoTTA's."""
+    """A random view of a batch: colour jitter, a small affine map, blur, flip and noise. The defaults are CoTTA's.
+
+    Args:
+        brightness: Range of the factor by which values are multiplied.
+        contrast: Range of the factor for the difference from the mean grey.
+        saturation: Range of the factor for the difference from the grey image.
+        hue: Range of the hue shift, as a share of the colour circle.
+        gamma: Range of the exponent of the values.
+        degrees: The largest rotation in degrees.
+        translate: The largest shift, as a share of the padded image.
+        scale: Range of the zoom factor.
+        blur: Range of the sigma of the Gaussian blur, or None for no blur.
+        noise: Standard deviation of the added noise.
+        border: What lies outside the image: the repeated "edge", or the image "reflect"ed.
+
+    Example:
+        >>> x = torch.rand(4, 3, 16, 16)
+        >>> View(noise=0.0)(x, torch.Generator().manual_seed(0)).shape
+        torch.Size([4, 3, 16, 16])
+    """
 
     brightness: Range = (0.6, 1.4)
     contrast: Range = (0.7, 1.3)
@@ -38,7 +57,12 @@ class View:
     border: Literal["edge", "reflect"] = "edge"
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """One random view of images (N, C, H, W) in [0, 1]."""
+        """Return a random view of a batch.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1].
+            generator: Draws the parameters of the view.
+        """
 
         def draw(low: float, high: float) -> float:
             return torch.empty(1).uniform_(low, high, generator=generator).item()
@@ -67,27 +91,47 @@ class View:
         x = warp(x, angle=angle, shift=(shift_x, shift_y), scale=scale, sigma=sigma, flip=flip, border=self.border)
         if self.noise:
             x = x.add(torch.randn(x.shape, generator=generator).to(x), alpha=self.noise)
-        # As it came: a network that keeps to planes must not be given another layout.
+        # In the layout of the input: some networks must not be given channels_last.
         return x.clamp(0, 1).contiguous(memory_format=layout)
 
 
 def adjust_brightness(x: Tensor, factor: float) -> Tensor:
-    """Scale every value."""
+    """Multiply every value by a factor.
+
+    Args:
+        x: Images (N, C, H, W) in [0, 1].
+        factor: The factor.
+    """
     return (x * factor).clamp_(0, 1)
 
 
 def adjust_contrast(x: Tensor, factor: float) -> Tensor:
-    """Blend with the mean grey of each image."""
+    """Blend with the mean grey of each image.
+
+    Args:
+        x: Images (N, C, H, W) in [0, 1].
+        factor: The share of the image; above 1 raises the contrast.
+    """
     return _blend(x, _grey(x.mean(dim=(2, 3), keepdim=True)), factor)
 
 
 def adjust_saturation(x: Tensor, factor: float) -> Tensor:
-    """Blend with the grey image; a grey image stays as it is."""
+    """Blend with the grey image. Images that are not RGB are returned unchanged.
+
+    Args:
+        x: Images (N, C, H, W) in [0, 1].
+        factor: The share of the colour image.
+    """
     return _blend(x, _grey(x), factor) if x.shape[1] == 3 else x
 
 
 def adjust_hue(x: Tensor, turn: float) -> Tensor:
-    """Turn the hue by a share of the circle; a grey image stays as it is."""
+    """Shift the hue. Images that are not RGB are returned unchanged.
+
+    Args:
+        x: Images (N, C, H, W) in [0, 1].
+        turn: The shift, as a share of the colour circle.
+    """
     if x.shape[1] != 3:
         return x
     r, g, b = x.unbind(1)
@@ -105,7 +149,12 @@ def adjust_hue(x: Tensor, turn: float) -> Tensor:
 
 
 def adjust_gamma(x: Tensor, gamma: float) -> Tensor:
-    """Raise every value to a power."""
+    """Raise every value to a power.
+
+    Args:
+        x: Images (N, C, H, W) in [0, 1].
+        gamma: The exponent.
+    """
     return x.clamp(1e-8, 1).pow_(gamma)
 
 
@@ -119,10 +168,19 @@ def warp(
     flip: bool,
     border: Literal["edge", "reflect"] = "edge",
 ) -> Tensor:
-    """Pad, rotate by degrees, shift by pixels, scale, blur 5x5, crop the centre, flip.
+    """Pad, rotate, shift, scale, blur 5x5, crop the centre, and flip.
 
-    Only what the crop shows is computed: sampling with clamped (or mirrored) coordinates is padding, and a margin of
-    the blur's radius is all the blur can see beyond the crop.
+    Only what the crop shows is computed: sampling with clamped or mirrored coordinates replaces the padding, and the
+    blur needs no more than a margin of its radius around the crop.
+
+    Args:
+        x: Images (N, C, H, W) in [0, 1].
+        angle: Rotation in degrees.
+        shift: Shift to the right and down, in pixels.
+        scale: Zoom factor.
+        sigma: Sigma of the blur, or None for no blur.
+        flip: Whether to flip left and right.
+        border: What lies outside the image: the repeated "edge", or the image "reflect"ed.
     """
     height, width = x.shape[-2:]
     margin = 0 if sigma is None else _BLUR_RADIUS

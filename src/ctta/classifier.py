@@ -1,4 +1,4 @@
-"""Any image model seen as h∘g: a linear head h on features g."""
+"""Any image model as h∘g: a linear head h on features g."""
 
 from __future__ import annotations
 
@@ -11,21 +11,43 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm
 
+from ctta._checks.model import check_logits, check_model
+from ctta._system.module_caches import drop_caches
+from ctta._system.tensor_digest import add_value
 from ctta.errors import HeadNotFound, ImageShape, ModelError, ParameterError, SharedHead
-from ctta.model_checks import check_logits, check_model
-from ctta.tensor_digest import add_value
 
 Precision = Literal["fp32", "bf16"]
 
-# What may stand behind a 1x1-conv head and still leave the logits an affine map of the pooled features.
+# Layers behind a 1x1-conv head that leave the logits an affine map of the pooled features.
 _AFTER_CONV_HEAD = (nn.Identity, nn.Flatten, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.Dropout)
 
 
 class Classifier(nn.Module):
-    """Wraps a model that maps images in [0, 1] to logits, and shows the features its head is given.
+    """Wrap a model that maps images to logits, and give access to the features in front of its head.
 
-    ``head`` names the final linear layer (``"fc"``) where it cannot be found; ``mean`` and ``std`` normalise the
-    input per channel (leave them out for a model that normalises its own input).
+    The model is used, not copied, and wrapping does not change it. Adapters make their own copy.
+
+    Args:
+        model: The model. It may return logits, or an object or dict with ``logits``.
+        head: The name of the final linear layer, such as "fc", if it cannot be found automatically.
+        mean: Mean of each channel, subtracted from images in [0, 1]. Leave out ``mean`` and ``std`` if the model
+            normalises its own input.
+        std: Standard deviation of each channel, by which images are divided.
+
+    Raises:
+        NotAModule: If the model is not an nn.Module.
+        HeadNotFound: If ``head`` names no linear layer. A head that cannot be found automatically raises only when
+            features are used.
+        ParameterError: If ``mean`` and ``std`` do not fit.
+
+    Example:
+        >>> import torch, ctta
+        >>> from torch import nn
+        >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
+        >>> model = ctta.Classifier(net, mean=[0.5] * 3, std=[0.2] * 3)
+        >>> logits, features = model.with_features(torch.rand(2, 3, 8, 8))
+        >>> model.head_name, logits.shape, features.shape
+        ('3', torch.Size([2, 10]), torch.Size([2, 4]))
     """
 
     mean: Tensor | None
@@ -45,18 +67,23 @@ class Classifier(nn.Module):
             raise ParameterError("Classifier needs both mean and std, or neither.")
         if std is not None and not all(s > 0 for s in std):
             raise ParameterError(f"Classifier needs a std above 0 in every channel. Got {tuple(std)} instead.")
-        # torch.compile's wrapper holds the user's net; an adapter copies, and its steps are not, compiled.
+        # torch.compile wraps the user's net. Adapters copy the net itself, and their steps are not compiled.
         self.model: nn.Module = getattr(model, "_orig_mod", model)
         self.precision: Precision = "fp32"
         device = next((p.device for p in model.parameters()), None)
         self.register_buffer("mean", None if mean is None else torch.tensor(mean, device=device).view(1, -1, 1, 1))
         self.register_buffer("std", None if std is None else torch.tensor(std, device=device).view(1, -1, 1, 1))
         self.head_name = _find_head(self.model, head)
-        # A head the user named is trusted; a head we guessed is checked once against the logits it should make.
+        # A head that the user named is trusted; one that was found is checked once against the logits it makes.
         self._trusted = head is not None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, C) of images (N, 3, H, W) in [0, 1]."""
+        """Return the logits (N, C) of a batch.
+
+        Args:
+            x: Images (N, 3, H, W) in [0, 1].
+        """
+        drop_caches(self.model)
         if self.mean is not None and self.std is not None:
             if x.shape[1] != self.mean.shape[1]:
                 raise ImageShape(
@@ -65,7 +92,7 @@ class Classifier(nn.Module):
                 )
             x = (x - self.mean) / self.std
         bf16 = self.precision == "bf16"
-        # Also where it is off: an autocast around the adapter must not change what "fp32" says.
+        # Also if it is off: an autocast around the adapter must not change what "fp32" means.
         with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
             logits = logits_of(self.model(x))
         # Losses and thresholds on entropy need more than bf16's three digits.
@@ -74,13 +101,17 @@ class Classifier(nn.Module):
     if TYPE_CHECKING:
 
         def __call__(self, x: Tensor) -> Tensor:
-            """As forward."""
+            """Return the logits, as forward does."""
 
     def with_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (N, C) and the features (N, d) the head was given, from one forward pass."""
+        """Return the logits (N, C) and the features (N, d) in front of the head, from one forward pass.
+
+        Args:
+            x: Images (N, 3, H, W) in [0, 1].
+        """
         dtype = self.weight.dtype
         given: list[Tensor] = []
-        # Only for this pass: a hook that stays would be a trace on the user's own net and travel with its copies.
+        # For this pass only: a permanent hook would modify the user's own net and be copied with it.
         hook = self.head.register_forward_pre_hook(lambda head, args: given.append(args[0]))
         try:
             logits = self(x)
@@ -135,7 +166,7 @@ class Classifier(nn.Module):
         return int(self.weight.shape[1])
 
     def digest(self) -> str:
-        """Sha256 of every parameter and buffer: tells one set of source weights from another."""
+        """Return the SHA-256 of every parameter and buffer, which identifies the source weights."""
         sha = hashlib.sha256()
         for name, tensor in sorted(self.state_dict().items()):
             if isinstance(tensor, nn.UninitializedParameter):
@@ -149,7 +180,7 @@ class Classifier(nn.Module):
             return
         weight, bias = self.weight, self.head.bias
         made = g @ weight.mT + (0 if bias is None else _detached(bias))
-        # Loose, because a bf16 pass rounds; another layer's output misses by the size of the logits.
+        # Loose, because a bf16 pass rounds; the output of another layer differs by the size of the logits.
         if made.shape != logits.shape or (made - logits).abs().max() > 0.05 * logits.abs().max() + 1e-3:
             raise HeadNotFound(
                 f"{self.head_name!r} was taken for the head of {self._title}, but its output "
@@ -168,6 +199,7 @@ class Classifier(nn.Module):
         return f'Name the layer with Classifier(model, head="...").{layers}'
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Classifier:
+        drop_caches(self.model)
         # torch.nn.utils.weight_norm leaves a tensor with a graph on the module, which deepcopy refuses.
         for module in self.modules():
             for name, value in list(vars(module).items()):
@@ -186,7 +218,11 @@ def _detached(value: Any) -> Tensor:
 
 
 def logits_of(output: Any) -> Tensor:
-    """The logits in what a model returns: a tensor, or an object or dict with ``logits``."""
+    """Return the logits in the output of a model.
+
+    Args:
+        output: A tensor, or an object or dict with ``logits``.
+    """
     if isinstance(output, Tensor):
         return output
     logits = getattr(output, "logits", None)

@@ -1,4 +1,4 @@
-"""What each method would do with a model, found by building it, not by running a stream."""
+"""Check which methods work with a model, by building each of them around it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,17 @@ from ctta.registry import methods
 
 @dataclass(frozen=True)
 class MethodReport:
-    """One method on a model: what it trains, needs and holds, or why it refuses.
+    """One method on a model: what it trains and needs, or why it cannot be used.
 
-    ``left_out`` names the norm layers that a method which trains norm layers leaves alone: SAR's and DeYO's last stage.
+    Args:
+        name: The name of the method.
+        refusal: The error, if the method cannot be used with the model.
+        trained: How many numbers it trains.
+        smallest_batch: The fewest images of a step.
+        memory: Bytes that it holds between batches.
+        passes: Forward and backward passes per step.
+        source_free: Whether it needs no source data.
+        left_out: Norm layers that a method which trains norm layers does not train: the last stage for SAR and DeYO.
     """
 
     name: str
@@ -36,7 +44,17 @@ class MethodReport:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A model as ctta sees it."""
+    """What ctta finds in a model.
+
+    Args:
+        model: The name of its class.
+        parameters: How many parameters it has.
+        head: The name of its linear head, if it has one.
+        num_classes: The number of classes, if it has a head.
+        num_features: The size of the features, if it has a head.
+        norms: How many norm layers of each type it has.
+        methods: A report for each method.
+    """
 
     model: str
     parameters: int
@@ -60,7 +78,14 @@ def examine(
         model: The model, or a Classifier.
         image_size: Height and width of the images.
         channels: Channels of the images.
-        among: The methods to build, by name; by default all that are built in or registered.
+        among: The methods to build, by name. The default is every built-in or registered method.
+
+    Example:
+        >>> from ctta.doctor import examine
+        >>> from ctta.testing.models import bn_cnn
+        >>> diagnosis = examine(bn_cnn(), image_size=16)
+        >>> diagnosis.num_classes, [report.name for report in diagnosis.methods if report.refusal]
+        (10, [])
     """
     classifier = model if isinstance(model, Classifier) else Classifier(model)
     chosen = methods() if among is None else among
@@ -81,7 +106,7 @@ def examine(
 
 
 def _head_works(classifier: Classifier, images: torch.Tensor) -> bool:
-    """Whether the layer taken for the head makes the logits; other errors are reported per method."""
+    """Check that the layer found as the head makes the logits; other errors are reported per method."""
     try:
         with torch.no_grad():
             copy.deepcopy(classifier).eval().with_features(images.to(next(classifier.parameters(), images)))

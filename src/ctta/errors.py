@@ -1,4 +1,4 @@
-"""Every exception the library raises on purpose.
+"""Every exception that the library raises on purpose.
 
 CttaError
 ├── ModelError
@@ -8,7 +8,7 @@ CttaError
 │   ├── TooFewClasses           the method needs more classes than the model has
 │   ├── HeadNotFound            no layer that can be read as the linear head
 │   │   └── SharedHead          the head is used more than once
-│   └── NothingToTrain          a method found none of the parameters it adapts
+│   └── NothingToTrain          the model has none of the parameters the method adapts
 ├── InputError (ValueError)
 │   ├── ImageDtype              not floating point
 │   ├── ImageShape              not (N, C, H, W), or N = 0
@@ -16,12 +16,13 @@ CttaError
 │   ├── NonFiniteImages         NaN or Inf
 │   ├── BatchTooSmall           fewer images than the method's statistics need
 │   ├── LabelError              not one class of the model for each image
-│   └── EmptyStream             a stream without a batch
+│   └── EmptyStream             a stream without batches
 ├── ParameterError (ValueError) a constructor argument outside its range
 ├── UnknownName (KeyError)      with "did you mean"
 │   ├── UnknownMethod
 │   ├── UnknownModel
 │   ├── UnknownStream
+│   ├── UnknownProtocol
 │   ├── UnknownData             nothing to fetch has this name
 │   ├── UnknownExperiment
 │   ├── UnknownCheck            no point of the contract has this name
@@ -32,18 +33,18 @@ CttaError
 ├── PluginError                 an installed plug-in cannot be used
 ├── DeviceUnavailable           torch has no such device here
 ├── UserCodeError               code the user named is missing, raised, or exited
-├── ConcurrentUse               two threads in one adapter
-├── AnswerFinished              learn() or forget() a second time
+├── ConcurrentUse               two calls in one adapter at the same time
+├── AnswerFinished              learn() or forget() was called twice
 ├── InferenceMode               learning is impossible inside torch.inference_mode
 ├── NotTraceable                an adapter inside torch.jit.trace or torch.export
 ├── CheckpointError
-│   ├── NotACheckpoint          a truncated or foreign file
+│   ├── NotACheckpoint          the file is truncated, or ctta did not write it
 │   ├── MethodMismatch          another method's checkpoint
 │   └── SourceMismatch          adapted from other source weights
 ├── DataError
-│   ├── MissingData             a file that is not there, and where to get it
-│   ├── BadData                 truncated, foreign or inconsistent data
-│   └── NotWeights              a file of weights that is not one, or does not fit
+│   ├── MissingData             a file is missing; says where to get it
+│   ├── BadData                 truncated, unexpected or inconsistent data
+│   └── NotWeights              a file does not hold the weights of this network
 ├── ServiceError
 │   ├── QueueFull               too many images wait; when to try again
 │   ├── TooManyStreams          the service has as many streams as it may
@@ -68,11 +69,11 @@ _SHOWN = 30
 
 
 class CttaError(Exception):
-    """Base of every error raised on purpose by ctta."""
+    """Base class of every error that ctta raises on purpose."""
 
 
 class ModelError(CttaError):
-    """The model cannot be used as asked."""
+    """The model cannot be used."""
 
 
 class NotAModule(ModelError):
@@ -104,7 +105,7 @@ class NothingToTrain(ModelError):
 
 
 class InputError(CttaError, ValueError):
-    """A batch of images is not what an adapter takes."""
+    """A batch of images cannot be used."""
 
 
 class ImageDtype(InputError):
@@ -128,11 +129,11 @@ class BatchTooSmall(InputError):
 
 
 class LabelError(InputError):
-    """Labels are not one integer for each image, or name classes that the model does not have."""
+    """Labels are not one integer per image, or outside the classes of the model."""
 
 
 class EmptyStream(InputError):
-    """A stream gave no batch."""
+    """A stream has no batches."""
 
 
 class ParameterError(CttaError, ValueError):
@@ -140,7 +141,12 @@ class ParameterError(CttaError, ValueError):
 
 
 class UnknownName(CttaError, KeyError):
-    """A name that is not known, with the nearest one that is."""
+    """A name is not known; the message suggests the nearest known one.
+
+    Args:
+        name: The unknown name.
+        known: The names that are known.
+    """
 
     kind = "name"
     see = ""
@@ -179,6 +185,13 @@ class UnknownStream(UnknownName):
 
     kind = "stream"
     see = " See: ctta ls streams"
+
+
+class UnknownProtocol(UnknownName):
+    """No protocol has this name."""
+
+    kind = "protocol"
+    see = " See: ctta ls protocols"
 
 
 class UnknownData(UnknownName):
@@ -240,15 +253,15 @@ class UserCodeError(CttaError):
 
 
 class ConcurrentUse(CttaError):
-    """A second thread entered an adapter that has one owner."""
+    """An adapter was called while another call was running."""
 
 
 class AnswerFinished(CttaError):
-    """An answer was learnt from or forgotten before."""
+    """learn() or forget() was called on an answer for the second time."""
 
 
 class InferenceMode(CttaError):
-    """Learning was asked for inside torch.inference_mode."""
+    """An adapter was asked to learn inside torch.inference_mode."""
 
 
 class NotTraceable(CttaError):
@@ -276,15 +289,15 @@ class DataError(CttaError):
 
 
 class MissingData(DataError):
-    """A needed file is not there."""
+    """A file is missing."""
 
 
 class BadData(DataError):
-    """A file is truncated, foreign or inconsistent."""
+    """A file is truncated, of an unexpected kind, or inconsistent."""
 
 
 class NotWeights(DataError):
-    """A file is not weights, or not weights of this network."""
+    """A file does not hold weights, or not those of this network."""
 
 
 class ServiceError(CttaError):
@@ -328,7 +341,7 @@ class WrongMode(ServiceError):
 
 
 class UnlikeRuns(CttaError):
-    """Runs whose numbers cannot stand in one table."""
+    """Runs cannot be compared in one table."""
 
 
 class WorkerLost(CttaError):
@@ -359,7 +372,12 @@ class ContractBroken(CttaError, AssertionError):
 
 
 class MissingExtra(CttaError, ImportError):
-    """An optional dependency is not installed."""
+    """An optional dependency is not installed.
+
+    Args:
+        package: The package that is missing.
+        extra: The extra of ctta that installs it.
+    """
 
     def __init__(self, package: str, extra: str) -> None:
         self._given = (package, extra)

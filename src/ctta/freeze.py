@@ -1,4 +1,4 @@
-"""Out of an adapter: a fixed network that predicts as the adapter would, or its weights in the user's own net."""
+"""Get the adapted model out of an adapter: as a frozen module, or as weights in the user's own net."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Statistics = Literal["adapter", "source", "batch"]
 
 
 class Frozen(nn.Module):
-    """Maps images in [0, 1] to the logits that an adapter would predict, and never changes.
+    """Predict as an adapter did when it was frozen, without ever changing; see `Adapter.freeze`.
 
-    It is a plain module: it can be saved, exported with ``torch.export`` and to ONNX, and moved to any device. Batch
-    norms that the adapter normalises by the batch still do, so the images of a batch should come from one domain.
+    It is a plain module: it can be saved, exported with ``torch.export`` and to ONNX, and moved to any device. If the
+    adapter's batch norms use the statistics of the batch, so do these, and a batch should come from one domain.
 
     Args:
         networks: The networks whose logits are combined.
@@ -34,12 +34,16 @@ class Frozen(nn.Module):
         self.requires_grad_(False).eval()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, C) of images (N, 3, H, W) in [0, 1]."""
+        """Return the logits (N, C) of a batch.
+
+        Args:
+            x: Images (N, 3, H, W) in [0, 1].
+        """
         return self.combine(*(network(x) for network in self.networks))
 
 
 class _Network(nn.Module):
-    """A copy of a Classifier without what only adaptation needs, such as features and checks."""
+    """A copy of a Classifier without the parts that only adaptation needs, such as features and checks."""
 
     mean: Tensor | None
     std: Tensor | None
@@ -66,18 +70,18 @@ def load_into(
     *,
     statistics: Statistics | Tensor | Iterable[Tensor] = "adapter",
 ) -> None:
-    """Copy an adapted network into the net that it was made from, in place.
+    """Copy an adapted network into the user's own net, in place.
 
     Args:
         network: The network of an adapter, such as ``adapter.student``.
         net: The user's own net, of the same architecture.
-        statistics: What its batch norms shall normalise by in eval mode: "adapter" (as the adapter does), "source"
-            (the statistics it was trained with), "batch" (those of the batch at hand), or images in [0, 1], as one
-            batch or several, from which new running statistics are estimated.
+        statistics: What its batch norms normalise with in eval mode: "adapter" (the same as the adapter), "source" (the
+            statistics it was trained with), "batch" (those of the current batch), or images in [0, 1], as one batch or
+            several, from which new running statistics are estimated.
 
     Raises:
-        ModelError: The net has other parameters than the adapted network. Nothing is changed.
-        ParameterError: ``statistics`` is none of the above.
+        ModelError: If the parameters of the net differ from those of the adapted network. Nothing is changed.
+        ParameterError: If ``statistics`` is none of the above.
     """
     if isinstance(statistics, str) and statistics not in ("adapter", "source", "batch"):
         raise ParameterError(
@@ -105,7 +109,7 @@ def load_into(
 
 
 def _copy_buffers(adapted: nn.Module, target: nn.Module, *, moving: bool) -> None:
-    """Copy the buffers of all layers; batch norms get the source statistics, or the moving averages kept instead."""
+    """Copy the buffers of all layers; batch norms get the source statistics or, if ``moving``, the moving averages."""
     layers = dict(adapted.named_modules())
     for name, place in target.named_modules():
         layer = layers[name]

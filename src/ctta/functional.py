@@ -1,4 +1,4 @@
-"""The equations, one pure function each. Logits are (N, C) and losses are per sample, unless said otherwise."""
+"""The equations, one pure function each. Logits are (N, C), and losses are per sample unless stated otherwise."""
 
 from __future__ import annotations
 
@@ -8,27 +8,49 @@ from torch import Tensor
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """H(p) = -sum_c p_c log p_c of p = softmax(logits), in nats: (N,)."""
+    """H(p) = -sum_c p_c log p_c with p = softmax(logits), in nats: (N,).
+
+    Args:
+        logits: Logits (N, C).
+
+    Example:
+        >>> entropy(torch.zeros(1, 2))  # ln 2
+        tensor([0.6931])
+    """
     log_p = logits.log_softmax(1)
     return -(log_p.exp() * log_p).sum(1)
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """-sum_c q_c log p_c for p = softmax(logits) and q = softmax(target), two sets of logits: (N,)."""
+    """-sum_c q_c log p_c with p = softmax(logits) and q = softmax(target): (N,).
+
+    Args:
+        logits: Logits (N, C) of the prediction p.
+        target: Logits (N, C) of the target q.
+    """
     return -(target.softmax(1) * logits.log_softmax(1)).sum(1)
 
 
 def symmetric_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """SCE(q, p) = -sum q log p - sum p log q on two sets of logits (DMSE Eq. 4): (N,)."""
+    """SCE(q, p) = -sum q log p - sum p log q (DMSE Eq. 4): (N,).
+
+    Args:
+        logits: Logits (N, C) of the prediction p.
+        target: Logits (N, C) of the target q.
+    """
     log_p, log_q = logits.log_softmax(1), target.log_softmax(1)
     return -(log_q.exp() * log_p + log_p.exp() * log_q).sum(1)
 
 
 def contrastive(z: Tensor, *, tau: float = 0.1) -> Tensor:
-    """Contrastive loss over V views of N samples, z (V, N, d) (DMSE Eq. 6; SupCon of RMT and SANTA): scalar.
+    """Contrastive loss over V views of N samples (DMSE Eq. 6; SupCon of RMT and SANTA): scalar.
 
-    Every view is an anchor, the other views of its sample are its positives, and the denominator runs over all
-    other V N - 1 rows, equal prototypes of other samples among them.
+    Every view is an anchor and the other views of its sample are its positives. The denominator runs over all other
+    V N - 1 rows, including equal prototypes of other samples.
+
+    Args:
+        z: The views (V, N, d); they are normalised here.
+        tau: Temperature.
     """
     # Paper silent (Eq. 6 is a double sum): the mean over the anchors of the mean over their positives.
     views = z.shape[0]
@@ -41,28 +63,61 @@ def contrastive(z: Tensor, *, tau: float = 0.1) -> Tensor:
 
 
 def cosine_distance(g: Tensor, p: Tensor) -> Tensor:
-    """dist(g, p) = (1 - cos(g, p)) / 2 in [0, 1], of features (N, d) to prototypes (C, d): (N, C)."""
+    """dist(g, p) = (1 - cos(g, p)) / 2 in [0, 1]: (N, C).
+
+    Args:
+        g: Features (N, d).
+        p: Prototypes (C, d).
+
+    Example:
+        >>> cosine_distance(torch.eye(2), torch.tensor([[2.0, 0.0], [0.0, -1.0]]))
+        tensor([[0.0000, 0.5000],
+                [0.5000, 1.0000]])
+    """
     lengths: Tensor = torch.linalg.vector_norm(g, dim=1, keepdim=True) * torch.linalg.vector_norm(p, dim=1)  # (N, C)
     return (0.5 * (1 - g @ p.mT / lengths.clamp(min=1e-12))).clamp(0, 1)
 
 
 def nearest_prototype(g: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    """Distance to, and index of, the nearest prototype of every feature vector: (N,), (N,)."""
+    """Return the distance to the nearest prototype and its index, for every feature vector: (N,), (N,).
+
+    Args:
+        g: Features (N, d).
+        p: Prototypes (C, d).
+    """
     distance, index = cosine_distance(g, p).min(1)
     return distance, index
 
 
 def class_means(g: Tensor, index: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
-    """Mean feature of every class (zero where a class has none) and how many it had: (C, d), (C,)."""
+    """Return the mean feature of every class, zero for a class without samples, and the counts: (C, d), (C,).
+
+    Args:
+        g: Features (N, d).
+        index: The class of every sample (N,).
+        num_classes: The number of classes.
+
+    Example:
+        >>> class_means(torch.tensor([[1.0], [3.0]]), torch.tensor([0, 0]), 2)
+        (tensor([[2.],
+                [0.]]), tensor([2, 0]))
+    """
     counts = torch.bincount(index, minlength=num_classes)
     sums = g.new_zeros(num_classes, g.shape[1]).index_add_(0, index, g)
     return sums / counts.clamp(min=1).unsqueeze(1), counts
 
 
 def diversity(logits: Tensor) -> Tensor:
-    """Effective number of classes a batch is spread over, exp of the entropy of its mean prediction: scalar in [1, C].
+    """Effective number of classes in the predictions of a batch: exp of the entropy of the mean prediction, in [1, C].
 
-    1 means that every image gets the same answer, the sign of a collapse.
+    1 means that every image gets the same prediction, which is the sign of a collapse.
+
+    Args:
+        logits: Logits (N, C).
+
+    Example:
+        >>> diversity(100 * torch.eye(4))
+        tensor(4.)
     """
     mean = logits.softmax(1).mean(0)
     return (-mean.xlogy(mean).sum()).exp()

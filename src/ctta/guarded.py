@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Self
 
+from ctta._adapter.answer import Answer
+from ctta._adapter.checkpoint import read, rebuild, settings_of
+from ctta._adapter.state import LazyBuffers
+from ctta._checks.arguments import Between
 from ctta.adapter import Adapter, Step
-from ctta.answer import Answer
-from ctta.arguments import Between
-from ctta.checkpoint import read, rebuild, settings_of
 from ctta.errors import AnswerFinished, CheckpointError, MethodMismatch, ParameterError
 from ctta.freeze import Frozen
 from ctta.functional import diversity, entropy
 from ctta.guard import DEFAULT_TEXT, Compared, Restore, Signals, Verdict, Watch, parse_rules
-from ctta.state import LazyBuffers
 
 _INNER = "inner."
 _Count = Annotated[int, Between(1, math.inf)]
@@ -165,7 +165,7 @@ class Guarded(Adapter):
         window = self.inner._window
         if window is None:
             return
-        with self._owner:
+        with self._lock:
             admitted, broken = self.inner._admit(x)
             if broken is None:
                 window.images = window.seen_with(admitted).clone()
@@ -302,8 +302,8 @@ class Guarded(Adapter):
         return self.inner.source_digest
 
     @property
-    def _owner(self) -> Any:  # type: ignore[override]
-        return self.inner._owner
+    def _lock(self) -> Any:  # type: ignore[override]
+        return self.inner._lock
 
     @property
     def smallest_batch(self) -> int:
@@ -330,14 +330,14 @@ class Guarded(Adapter):
 
     def _moving(self) -> State:
         """A copy of the state without the parameters that never change."""
-        return {name: v for name, v in self.inner.state_dict().items() if name not in self.inner._still}
+        return {name: v for name, v in self.inner.state_dict().items() if name not in self.inner._frozen}
 
     def _return_to(self, what: Restore) -> None:
         window = None if self.inner._window is None else self.inner._window.state()
         if what == "source":
             self.inner.reset()
         else:
-            still = {name: v for name, v in self.inner.state_dict().items() if name in self.inner._still}
+            still = {name: v for name, v in self.inner.state_dict().items() if name in self.inner._frozen}
             self.inner.load_state_dict(still | self._good)
         if self.inner._window is not None and window is not None:
             # The images at hand tell more about the stream than those of then.
@@ -369,7 +369,7 @@ class _GuardedAnswer(Answer):
             self._inner = guarded.inner.ask(x)
             self._own: Tensor | None = self._inner.logits
         else:
-            guarded._owner.hold(self)
+            guarded._lock.hold(self)
             self._own = None
         self._open = True
         try:
@@ -389,7 +389,7 @@ class _GuardedAnswer(Answer):
         self._finish()
         guarded = self._guarded
         if self._inner is None or self._own is None:
-            guarded._owner.release()
+            guarded._lock.release()
             guarded.see(self._x)
             verdict = guarded.judge(_signals(self.logits), learnt=False)
             return Step(self.logits, log=self._log(verdict))
@@ -408,7 +408,7 @@ class _GuardedAnswer(Answer):
         """Leave no trace of the batch in the adapter."""
         self._finish()
         if self._inner is None:
-            self._guarded._owner.release()
+            self._guarded._lock.release()
         else:
             self._inner.forget()
 
@@ -467,7 +467,7 @@ def _spread(total: Tensor) -> float:
 
 def _as_new(adapter: Adapter) -> Adapter:
     """A copy in its initial state, which shares the parameters that never change."""
-    still = {id(p): p for name, p in adapter.named_parameters() if name in adapter._still}
+    still = {id(p): p for name, p in adapter.named_parameters() if name in adapter._frozen}
     new = copy.deepcopy(adapter, dict(still))
     new.reset()
     return new

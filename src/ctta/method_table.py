@@ -1,16 +1,17 @@
-"""What `ctta ls methods` shows of a method, readable without importing torch.
+"""Facts about the built-in methods that can be read without importing torch.
 
-The facts of the built-in methods are generated from their classes into data/methods.json by scripts/method_table.py;
-a test fails while that file is out of date.
+scripts/method_table.py generates them from the classes into data/methods.json; a test fails if that file is out of
+date.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ctta.adapter import Adapter
@@ -20,7 +21,7 @@ PATH = Path(__file__).parent / "data" / "methods.json"
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """A method in one row of a table.
+    """What `ctta ls methods` shows of a method, and its recipes.
 
     Args:
         name: The name used on the command line.
@@ -30,6 +31,7 @@ class MethodFacts:
         forward: Forward passes per step.
         backward: Backward passes per step.
         summary: The first paragraph of the class's docstring.
+        recipes: The constructor arguments published for each benchmark.
     """
 
     name: str
@@ -39,10 +41,16 @@ class MethodFacts:
     forward: int
     backward: int
     summary: str
+    recipes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def facts_of(name: str, cls: type[Adapter]) -> MethodFacts:
-    """Read the facts of a method from its class."""
+    """Read the facts of a method from its class.
+
+    Args:
+        name: The name used on the command line.
+        cls: The method.
+    """
     forward, backward = cls.passes
     return MethodFacts(
         name=name,
@@ -52,6 +60,7 @@ def facts_of(name: str, cls: type[Adapter]) -> MethodFacts:
         forward=forward,
         backward=backward,
         summary=" ".join((cls.__doc__ or "").split("\n\n")[0].split()),
+        recipes=cls.recipes,
     )
 
 

@@ -1,4 +1,4 @@
-"""Normalisation layers: which they are, what they train, and whose statistics they use."""
+"""Normalisation layers: find them, list their parameters, and choose the statistics they use."""
 
 from __future__ import annotations
 
@@ -14,17 +14,37 @@ _KNOWN = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm)
 
 
 def norm_layers(module: nn.Module) -> dict[str, nn.Module]:
-    """Every normalisation layer by name: batch, layer, group and instance norm, and look-alikes of other libraries."""
+    """Find every normalisation layer: batch, layer, group and instance norm, and similar layers of other libraries.
+
+    Args:
+        module: The network.
+
+    Returns:
+        The layers by name.
+
+    Example:
+        >>> list(norm_layers(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))))
+        ['1']
+    """
     return {name: layer for name, layer in module.named_modules() if _is_norm(layer)}
 
 
 def batch_norms(module: nn.Module) -> list[_BatchNorm]:
-    """Every batch-norm layer."""
+    """Find every batch-norm layer.
+
+    Args:
+        module: The network.
+    """
     return [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
 
 
 def norm_affine(module: nn.Module, *, keep: Callable[[str], bool] = lambda layer_name: True) -> list[nn.Parameter]:
-    """Weights and biases of the normalisation layers whose name passes ``keep``."""
+    """List the weights and biases of normalisation layers.
+
+    Args:
+        module: The network.
+        keep: Tells by the name of a layer whether to include it.
+    """
     found = [
         parameter
         for name, layer in norm_layers(module).items()
@@ -36,15 +56,24 @@ def norm_affine(module: nn.Module, *, keep: Callable[[str], bool] = lambda layer
 
 
 def weights_and_biases(module: nn.Module) -> list[nn.Parameter]:
-    """Parameters literally named ``weight`` or ``bias``: what CoTTA and RMT call all parameters.
+    """List the parameters that are named ``weight`` or ``bias``: what CoTTA and RMT call all parameters.
 
     The factors of a weight-normed layer and the tokens and position embeddings of a transformer are not among them.
+
+    Args:
+        module: The network.
     """
     return [p for name, p in module.named_parameters() if name.rpartition(".")[2] in ("weight", "bias")]
 
 
 def use_batch_statistics(module: nn.Module) -> None:
-    """Make every batch norm normalise with its batch, in train and eval mode alike; the source's are kept aside."""
+    """Make every batch norm use the statistics of its batch, in train and eval mode.
+
+    The source statistics are kept in the buffers ``source_mean`` and ``source_var`` of each layer.
+
+    Args:
+        module: The network, changed in place.
+    """
     for layer in batch_norms(module):
         if layer.running_mean is None:
             continue
@@ -57,7 +86,13 @@ def use_batch_statistics(module: nn.Module) -> None:
 
 @contextmanager
 def source_statistics_where_single(module: nn.Module) -> Iterator[None]:
-    """Inside, a batch norm given one value per channel, which has no variance, uses the source statistics."""
+    """Context in which a batch norm that gets a single value per channel uses its source statistics.
+
+    A single value has no variance, and torch would raise an error.
+
+    Args:
+        module: A network after `use_batch_statistics`.
+    """
 
     def lend(layer: Any, args: tuple[Tensor, ...]) -> None:
         x = args[0]
@@ -81,7 +116,7 @@ def source_statistics_where_single(module: nn.Module) -> Iterator[None]:
 def _is_norm(layer: nn.Module) -> bool:
     if isinstance(layer, _KNOWN):
         return True
-    # Libraries write their own layer and RMS norms: leaves called so whose parameters are vectors.
+    # Libraries write their own layer and RMS norms: leaves with "norm" in their name whose parameters are vectors.
     parameters = list(layer.parameters())
     named_so = "norm" in type(layer).__name__.lower() and not any(layer.children())
     return named_so and bool(parameters) and all(p.dim() == 1 for p in parameters)

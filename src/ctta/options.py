@@ -1,4 +1,9 @@
-"""Constructor arguments that adapters share, and the checks every argument goes through."""
+"""Options that adapters share, in three kinds, and range checks for arguments.
+
+A method declares its kind by its constructor, ``**options: Unpack[...]``: `AnswerOptions` if it only predicts,
+`StateOptions` if it keeps a state but takes no gradients, `SharedOptions` if it learns by gradients. `Adapter`
+documents each option.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ import torch
 from torch import nn
 from typing_extensions import TypedDict
 
-from ctta.arguments import Between
+from ctta._checks.arguments import Between
 from ctta.classifier import Precision
 from ctta.errors import ParameterError
 
@@ -22,31 +27,49 @@ Seed = Annotated[int, Between(0, 2**32 - 1)]
 
 
 class AnswerOptions(TypedDict, total=False):
-    """Options of every adapter."""
+    """Options of every adapter: all that one needs which only predicts, such as BN."""
 
-    window: Annotated[int, Between(2, math.inf)] | None
+    window: Annotated[int, Between(2, 2**31 - 1)] | None
     precision: Precision
     invalid: Literal["raise", "answer"]
 
 
-class SharedOptions(AnswerOptions, total=False):
-    """Options of every adapter that learns."""
+class StateOptions(AnswerOptions, total=False):
+    """Options of an adapter that keeps a state without gradients, such as running class means."""
+
+    seed: Seed
+    reset_every: Annotated[int, Between(1, math.inf)] | None
+
+
+class SharedOptions(StateOptions, total=False):
+    """Options of an adapter that learns by gradients."""
 
     optimizer: Optimizer
     lr: Annotated[float, Between(0, 1e3)]
     momentum: Annotated[float, Between(0, 1)]
     nesterov: bool
-    seed: Seed
-    reset_every: Annotated[int, Between(1, math.inf)] | None
 
 
 def with_defaults(defaults: SharedOptions, given: SharedOptions) -> SharedOptions:
-    """A method's own defaults of shared options, under what the user gave."""
+    """Complete the options that the user gave with a method's own defaults.
+
+    Args:
+        defaults: The method's defaults, where they differ from those of `Adapter`.
+        given: What the user gave.
+    """
     return {**defaults, **given}
 
 
 def check_bounds(owner: Any, **ranges: tuple[float, float]) -> None:
-    """Check that arguments, kept as attributes of the same name, lie in their closed ranges; None passes."""
+    """Check that attributes lie in their ranges.
+
+    Args:
+        owner: The object whose constructor stored its arguments under their own names.
+        ranges: For each attribute the smallest and the largest value. None always passes.
+
+    Raises:
+        ParameterError: If a value is no number or outside its range.
+    """
     for name, (low, high) in ranges.items():
         value = getattr(owner, name)
         if value is not None and not (isinstance(value, (int, float)) and low <= value <= high):

@@ -1,4 +1,4 @@
-"""The learnable projection in front of a contrastive loss."""
+"""The trainable projection in front of a contrastive loss."""
 
 from __future__ import annotations
 
@@ -19,7 +19,16 @@ _WIDTH = 128
 def projection_of(
     wanted: Projection, model: Classifier, *, seed: int
 ) -> tuple[Literal["mlp"] | type[nn.Module] | None, nn.Module]:
-    """What to record of an argument, and the module it stands for: an MLP d-128-128, one of the user's, or none."""
+    """Build the projection that an argument asks for.
+
+    Args:
+        wanted: "mlp" for an MLP d-128-128, a module of the user's own, which is copied, or None for no projection.
+        model: The network whose features are projected.
+        seed: Seed of the initial weights.
+
+    Returns:
+        The value to record as the setting, and the module.
+    """
     if isinstance(wanted, nn.Module):
         return type(wanted), copy.deepcopy(wanted).to(model.weight)
     if wanted is None:
@@ -33,7 +42,7 @@ def projection_of(
 
 
 def _linear(inputs: int, generator: torch.Generator) -> nn.Linear:
-    """nn.Linear with torch's default initialisation, drawn from a generator of one's own."""
+    """Build an nn.Linear with torch's default initialisation, drawn from a given generator."""
     layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, _WIDTH)  # type: ignore[no-untyped-call]
     for parameter in layer.parameters():
         nn.init.uniform_(parameter, -(inputs**-0.5), inputs**-0.5, generator=generator)

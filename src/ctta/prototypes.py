@@ -1,4 +1,4 @@
-"""Class prototypes: estimated from the classifier's own weights, or measured on source data."""
+"""Class prototypes: from the weights of the classifier, or from source data."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ctta._checks.images import check_images
 from ctta.classifier import Classifier
 from ctta.errors import DataError, NonFiniteImages, ParameterError
 from ctta.functional import class_means
-from ctta.images import broken_images
 from ctta.norms import use_batch_statistics
 
 
 def prototypes_from_classifier(model: Classifier) -> Tensor:
-    """p_0 of DMSE, RMT* and SANTA*: the rows of the head's effective weight W_h, (C, d), a detached copy.
+    """Return the prototypes p_0 of DMSE, RMT* and SANTA*: a copy of the rows of the head's weight W_h, (C, d).
 
-    Paper silent: raw rows, neither normalised nor shifted by the bias.
+    Paper silent: the raw rows are used, without normalisation and bias.
+
+    Args:
+        model: The classifier.
     """
     return model.weight.clone()
 
@@ -28,11 +31,28 @@ def prototypes_from_classifier(model: Classifier) -> Tensor:
 def prototypes_from_source(
     model: nn.Module, loader: Iterable[Any], *, most: int = 100_000, missing: str = "raise"
 ) -> Tensor:
-    """Class means of source features, (C, d), for DMSE^s, RMT and SANTA.
+    """Compute the class means of source features, for DMSE^s, RMT and SANTA.
 
-    ``loader`` gives (images, labels) batches; reading stops after ``most`` images. Features are taken with batch
-    statistics, as at test time. A class without an image raises, or with ``missing="classifier"`` takes its row of
-    the head's weight.
+    The features are computed with batch statistics, as at test time.
+
+    Args:
+        model: The source model, or a `Classifier` around it.
+        loader: Batches of source images and labels: pairs, or mappings or objects with ``x`` and ``y``.
+        most: Stop reading after this many images.
+        missing: What to do about a class without images: "raise" a DataError, or use its row of the "classifier".
+
+    Returns:
+        The prototypes (C, d), for the argument ``prototypes`` of these methods.
+
+    Example:
+        >>> import torch, ctta
+        >>> from ctta.testing.models import bn_cnn
+        >>> model = bn_cnn()
+        >>> loader = [(torch.rand(20, 3, 16, 16), torch.arange(20) % 10)]
+        >>> prototypes = ctta.prototypes_from_source(model, loader)
+        >>> adapter = ctta.DMSE(model, prototypes=prototypes)
+        >>> len(prototypes), adapter.source_free
+        (10, False)
     """
     if missing not in ("raise", "classifier"):
         raise ParameterError(f"The 'missing' parameter must be 'raise' or 'classifier'. Got {missing!r} instead.")
@@ -59,7 +79,12 @@ def prototypes_from_source(
 
 
 def initial_prototypes(given: Tensor | None, model: Classifier) -> Tensor:
-    """p_0: the classifier's rows, or a copy of the prototypes given by the user once their shape fits."""
+    """Return the initial prototypes of a method.
+
+    Args:
+        given: Prototypes (C, d) from the user, which are checked and copied, or None for those of the classifier.
+        model: The classifier.
+    """
     if given is None:
         return prototypes_from_classifier(model)
     weight = model.weight
@@ -72,7 +97,15 @@ def initial_prototypes(given: Tensor | None, model: Classifier) -> Tensor:
 
 
 def images_and_labels(batch: Any, classes: int) -> tuple[Tensor, Tensor]:
-    """Images and labels of a batch that is a pair, a mapping or an object with x and y, once both are sound."""
+    """Return the images and labels of a source batch, and check both.
+
+    Args:
+        batch: A pair, or a mapping or object with ``x`` and ``y``.
+        classes: The number of classes.
+
+    Raises:
+        DataError: If there is not one label below ``classes`` for each image.
+    """
     x = source_images(batch)
     y = batch["y"] if isinstance(batch, Mapping) else batch.y if hasattr(batch, "y") else batch[1]
     if not isinstance(y, Tensor) or y.shape != (len(x),) or y.is_floating_point():
@@ -83,13 +116,17 @@ def images_and_labels(batch: Any, classes: int) -> tuple[Tensor, Tensor]:
 
 
 def source_images(batch: Any) -> Tensor:
-    """The images of a batch, which may be images alone, once they are what a model takes."""
+    """Return the images of a source batch, and check them.
+
+    Args:
+        batch: Images, a pair, or a mapping or object with ``x``.
+    """
     x = batch
     if isinstance(batch, Mapping):
         x = batch["x"]
     elif not isinstance(batch, Tensor):
         x = batch.x if hasattr(batch, "x") else batch[0]
-    if broken_images(x) is not None:
+    if check_images(x) is not None:
         raise NonFiniteImages("Source images must be finite; some contain NaN or Inf.")
     images: Tensor = x
     return images

@@ -1,7 +1,7 @@
-"""Registries: things by name, whether built in, from an installed plug-in, or from the user's own file.
+"""Registries: find methods, models and datasets by name: built in, from an installed plug-in, or from the user's file.
 
-A package adds its own by an entry point of the group ``ctta.methods``, ``ctta.models`` or ``ctta.datasets``. Its code
-is imported only when the name is used or listed.
+A package adds its own by an entry point in the group ``ctta.methods``, ``ctta.models`` or ``ctta.datasets``. Its code
+is imported only if the name is used or listed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ctta._system.imports import load_object, split_target, user_code
 from ctta.errors import ParameterError, PluginError, UnknownMethod, UnknownName, UserCodeError
-from ctta.imports import load_object, split_target, user_code
 from ctta.method_table import built_in
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ BUILT_IN = "built in"
 
 @dataclass(frozen=True)
 class Entry(Generic[Value]):
-    """A name of a registry.
+    """An entry of a registry.
 
     Args:
         name: The name.
@@ -43,13 +43,13 @@ class Entry(Generic[Value]):
 
 
 class Registry(Generic[Value]):
-    """Things of one kind by name.
+    """Values of one kind by name.
 
     Args:
-        unknown: The error for a name that is not there; its ``kind`` says in messages what the things are.
+        unknown: The error for an unknown name; its ``kind`` is what messages call the values.
         group: The entry points to offer, such as "ctta.methods".
-        accept: Returns a value that was loaded if it is of the right kind, and raises a CttaError otherwise. It is
-            given the value and what messages should call it.
+        accept: Takes a loaded value and what messages should call it. Returns the value if it is of the right kind,
+            and raises a CttaError otherwise.
     """
 
     def __init__(self, unknown: type[UnknownName], group: str, accept: Callable[[object, str], Value]) -> None:
@@ -60,11 +60,21 @@ class Registry(Generic[Value]):
         self._plugins: dict[str, Entry[Value]] | None = None
 
     def add(self, name: str, load: Callable[[], Value], origin: str = BUILT_IN) -> None:
-        """Add an entry, or replace the one of this name."""
+        """Add an entry, or replace the one of this name.
+
+        Args:
+            name: The name.
+            load: Returns the value, importing it if needed.
+            origin: Where it comes from.
+        """
         self._own[name] = Entry(name, origin, load)
 
     def entries(self, *, plugins: bool = True) -> list[Entry[Value]]:
-        """Return every entry, with or without those of installed plug-ins; none of them is loaded."""
+        """Return every entry, without loading any.
+
+        Args:
+            plugins: Whether to include those of installed plug-ins.
+        """
         installed = self._installed() if plugins else {}
         return [*self._own.values(), *(entry for name, entry in installed.items() if name not in self._own)]
 
@@ -73,7 +83,11 @@ class Registry(Generic[Value]):
         return [entry.name for entry in self.entries()]
 
     def find(self, name: str) -> Entry[Value] | None:
-        """Return the entry of this name, in upper or lower case, or None."""
+        """Return the entry of a name, or None.
+
+        Args:
+            name: The name, in upper or lower case.
+        """
         for entries in (self._own, self._installed()):
             for spelling in (name, name.lower()):
                 if spelling in entries:
@@ -83,13 +97,17 @@ class Registry(Generic[Value]):
     def check(self, name: str) -> None:
         """Raise the error for an unknown name, without importing anything.
 
-        ``module:name`` and ``file.py:name`` pass; whether they exist is known only after an import.
+        Args:
+            name: The name. ``module:name`` and ``file.py:name`` pass: whether they exist is known only after an import.
         """
         if not is_target(name) and self.find(name) is None:
             raise self.unknown(name, self.names())
 
     def get(self, name: str) -> Value:
-        """Return the value of this name, or the object that ``package.module:name`` or ``file.py:name`` refers to.
+        """Return the value of a name.
+
+        Args:
+            name: A name of the registry, or ``package.module:name`` or ``file.py:name`` for any other object.
 
         Raises:
             UnknownName: With the nearest known name.
@@ -122,12 +140,20 @@ class Registry(Generic[Value]):
 
 
 def is_target(name: str) -> bool:
-    """Whether a name refers to the user's own code: ``package.module:name`` or ``file.py``, perhaps with ``:name``."""
+    """Tell whether a name refers to the user's own code: ``package.module:name``, ``file.py`` or ``file.py:name``.
+
+    Args:
+        name: The name.
+    """
     return ":" in name or name.endswith(".py")
 
 
 def absolute_target(name: str) -> str:
-    """Return a name with the path of a file or of an ``hf:`` folder made absolute, for another working directory."""
+    """Make the path in a name absolute, for use in another working directory.
+
+    Args:
+        name: Any name; only files and ``hf:`` folders have a path.
+    """
     place, attribute = split_target(name)
     if place.endswith(".py"):
         return f"{Path(place).absolute()}{f':{attribute}' if attribute else ''}"
@@ -135,7 +161,15 @@ def absolute_target(name: str) -> str:
 
 
 def bare_target(name: str) -> str:
-    """Return a name without the folders of a file or of an ``hf:`` folder."""
+    """Remove the folders from the path in a name.
+
+    Args:
+        name: Any name; only files and ``hf:`` folders have a path.
+
+    Example:
+        >>> bare_target("/home/me/mine.py:build")
+        'mine.py:build'
+    """
     place, attribute = split_target(name)
     if place.endswith(".py"):
         return f"{Path(place).name}{f':{attribute}' if attribute else ''}"
@@ -143,7 +177,11 @@ def bare_target(name: str) -> str:
 
 
 def target_origin(target: str) -> str:
-    """Return the file name or module of a target, without its folder."""
+    """Return the module or file name of a target, without its folder.
+
+    Args:
+        target: ``package.module:name`` or ``file.py:name``.
+    """
     place, _ = split_target(target)
     return Path(place).name if place.endswith(".py") else place
 
@@ -173,7 +211,11 @@ for _facts in built_in().values():
 
 
 def register(cls: Method) -> Method:
-    """Class decorator: make a method known under its lower-case class name."""
+    """Class decorator: register a method under the lower-case name of its class.
+
+    Args:
+        cls: The method.
+    """
     name = cls.__name__.lower()
     if name not in built_in() or not cls.__module__.startswith("ctta."):
         _refuse_taken(name, cls, cls.__module__)
@@ -191,11 +233,15 @@ def get_method(name: str) -> type[Adapter]:
         UnknownMethod: With the nearest known name.
         PluginError: If it belongs to a plug-in that fails to import.
         UserCodeError: If the user's own code does not exist or fails to import.
+
+    Example:
+        >>> get_method("dmse")
+        <class 'ctta.methods.dmse.DMSE'>
     """
     cls = METHODS.get(name)
     key = cls.__name__.lower()
     if key != name.lower():
-        # Checkpoints know a method by the name of its class.
+        # Checkpoints store the name of the class.
         entry = METHODS.find(name)
         _refuse_taken(key, cls, name)
         METHODS.add(key, lambda: cls, entry.origin if entry is not None else target_origin(name))
@@ -205,13 +251,13 @@ def get_method(name: str) -> type[Adapter]:
 def _refuse_taken(name: str, cls: Any, what: str) -> None:
     if name in built_in() and not cls.__module__.startswith("ctta."):
         raise ParameterError(
-            f"{cls.__name__} of {what} has the name of a built-in method, and runs and checkpoints know a method by "
-            "the name of its class. Rename the class."
+            f"{cls.__name__} of {what} has the name of a built-in method, and runs and checkpoints identify a method "
+            "by the name of its class. Rename the class."
         )
 
 
 def list_methods() -> list[str]:
-    """Return the name of every method: built in, registered, and of installed plug-ins, which are not imported."""
+    """Return the name of every method: built in, registered, or from installed plug-ins, which are not imported."""
     return METHODS.names()
 
 
@@ -220,6 +266,6 @@ method = get_method
 
 
 def methods() -> dict[str, type[Adapter]]:
-    """Return every built-in and registered method by name; plug-ins are left out."""
+    """Return every built-in and registered method by name, without those of plug-ins."""
     import_module("ctta.methods")  # a new method registers itself before it is in the table
     return {entry.name: entry.load() for entry in METHODS.entries(plugins=False)}

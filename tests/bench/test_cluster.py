@@ -19,13 +19,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from ctta.bench import cluster
-from ctta.bench.cluster import ClusterError
-from ctta.bench.jobs import Job, do
-from ctta.bench.pool import do_all
-from ctta.errors import MissingExtra, ParameterError, UnknownMethod
-from ctta.streams.corruptions import CORRUPTIONS
-from ctta.streams.digits import digits
+import ctta.bench.executors.ray as ray_executor
+from ctta.bench.executors import run_jobs
+from ctta.bench.jobs import Job, execute
+from ctta.bench.record import Record
+from ctta.corruptions import CORRUPTIONS
+from ctta.datasets.digits import digits
+from ctta.errors import ClusterError, MissingExtra, ParameterError, UnknownMethod
 from running import wait_for
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -50,14 +50,14 @@ def ray() -> Iterator[Any]:
 def whole(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What LONG gives in this process."""
     folder = tmp_path_factory.mktemp("whole")
-    return facts(do(LONG, folder), folder)
+    return facts(execute(LONG, folder), folder)
 
 
-def facts(record: dict[str, Any], folder: Path) -> Any:
+def facts(record: Record, folder: Path) -> Any:
     """A record with its steps, and nothing that depends on time or on what the process did before."""
-    steps = [json.loads(line) for line in lines_of(folder / record["address"])]
-    timed = {"seconds", "images_per_second", "peak_memory"}
-    return [{name: value for name, value in part.items() if name not in timed} for part in (record, *steps)]
+    steps = [json.loads(line) for line in lines_of(folder / record.address)]
+    timed = {"seconds", "images_per_second", "peak_memory", "check"}
+    return [{name: value for name, value in part.items() if name not in timed} for part in (record.to_json(), *steps)]
 
 
 def lines_of(folder: Path) -> list[str]:
@@ -93,7 +93,7 @@ def ending(folder: Path, how: signal.Signals) -> tuple[Any, list[str]]:
     """What LONG gives on the cluster while its worker is ended, and the lines behind the checkpoint of that moment."""
     with ThreadPoolExecutor(1) as pool:
         saved = pool.submit(end_the_worker, folder, how)
-        [record] = do_all([LONG], folder, ray="", save_every=0.0)
+        [record] = run_jobs([LONG], folder, ray="", save_every=0.0)
     return facts(record, folder), saved.result()
 
 
@@ -105,8 +105,8 @@ def test_records_are_those_of_this_process(ray: Any, tmp_path: Path, monkeypatch
     np.savez("source.npz", x=source.x.numpy(), y=source.y.numpy())
     jobs = [SHORT, replace(SHORT, method="dmse", seed=1, source_data=Path("source.npz"), command="ctta run ...")]
     here, there = Path("here"), Path("there")
-    for job, record in zip(jobs, do_all(jobs, there, ray=""), strict=True):
-        assert facts(record, there) == facts(do(job, here), here)
+    for job, record in zip(jobs, run_jobs(jobs, there, ray=""), strict=True):
+        assert facts(record, there) == facts(execute(job, here), here)
 
 
 @pytest.mark.ray
@@ -125,10 +125,10 @@ def test_a_run_whose_worker_ends_goes_on_from_its_checkpoint(
 def test_a_run_that_loses_every_worker_is_given_up(
     ray: Any, tmp_path: Path, whole: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "LOSSES", 0)
+    monkeypatch.setattr(ray_executor, "MAX_LOST_WORKERS", 0)
     with pytest.raises(ClusterError, match="gave up dmse with seed 0"):
         ending(tmp_path, signal.SIGKILL)
-    assert facts(do(LONG, tmp_path), tmp_path) == whole
+    assert facts(execute(LONG, tmp_path), tmp_path) == whole
 
 
 @pytest.mark.ray
@@ -159,35 +159,35 @@ def test_ctrl_c_saves_what_goes_on_elsewhere(
     try:
         with ThreadPoolExecutor(1) as pool, pytest.raises(KeyboardInterrupt):
             pressed = pool.submit(press)
-            do_all([LONG], tmp_path, ray="", save_every=3600.0)
+            run_jobs([LONG], tmp_path, ray="", save_every=3600.0)
     finally:
         signal.signal(signal.SIGINT, outside)
     pressed.result()
     [checkpoint] = tmp_path.rglob("step-*.ctta")
     saved = lines_of(tmp_path)
     assert len(saved) == int(checkpoint.stem.removeprefix("step-")) < STEPS
-    assert facts(do(LONG, tmp_path), tmp_path) == whole and lines_of(tmp_path)[: len(saved)] == saved
+    assert facts(execute(LONG, tmp_path), tmp_path) == whole and lines_of(tmp_path)[: len(saved)] == saved
 
 
 @pytest.mark.ray
 def test_a_run_waits_for_the_lock_of_a_lost_machine_while_others_end(ray: Any, tmp_path: Path) -> None:
-    place = tmp_path / "there" / do(SHORT, tmp_path / "here")["address"]
+    place = tmp_path / "there" / execute(SHORT, tmp_path / "here").address
     place.mkdir(parents=True)
 
-    class Follow:
+    class Display:
         news: ClassVar[list[int]] = []
 
-        def listener(self) -> None:
+        def started(self, adapter: object, steps: int) -> Any:
             raise AssertionError("no run goes on in this process")
 
-        def done(self, record: dict[str, Any]) -> None:
-            self.news.append(record["spec"]["seed"])
+        def finished(self, record: Record) -> None:
+            self.news.append(record.spec.seed)
             fcntl.flock(lock, fcntl.LOCK_UN)
 
     with (place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        records = do_all([SHORT, SHORT.with_seed(1)], tmp_path / "there", ray="", follow=Follow())
-    assert Follow.news == [1, 0] and [record["spec"]["seed"] for record in records] == [0, 1]
+        records = run_jobs([SHORT, SHORT.with_seed(1)], tmp_path / "there", ray="", progress=Display())
+    assert Display.news == [1, 0] and [record.spec.seed for record in records] == [0, 1]
 
 
 @pytest.mark.ray
@@ -197,9 +197,9 @@ def test_a_run_waits_for_the_lock_of_a_lost_machine_while_others_end(ray: Any, t
 def test_a_mistake_is_told_as_in_this_process(ray: Any, tmp_path: Path, change: dict[str, Any], error: type) -> None:
     job = replace(SHORT, **change)
     with pytest.raises(error) as here:
-        do(job, tmp_path)
+        execute(job, tmp_path)
     with pytest.raises(error) as there:
-        do_all([job, LONG], tmp_path, ray="")
+        run_jobs([job, LONG], tmp_path, ray="")
     assert type(there.value) is error and str(there.value) == str(here.value)
 
 
@@ -207,8 +207,8 @@ def test_a_mistake_is_told_as_in_this_process(ray: Any, tmp_path: Path, change: 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "ray://127.0.0.1:1"])
 def test_an_address_where_nobody_answers_is_told_at_once(ray: Any, tmp_path: Path, address: str) -> None:
     # Left to itself Ray tries for longer than a test may take.
-    with pytest.raises(ClusterError, match=f"No Ray cluster lets us in at {address}"):
-        do_all([SHORT], tmp_path, ray=address)
+    with pytest.raises(ClusterError, match=f"Could not connect to a Ray cluster at {address}"):
+        run_jobs([SHORT], tmp_path, ray=address)
 
 
 @pytest.mark.ray
@@ -224,9 +224,9 @@ def test_the_command_starts_a_cluster_of_its_own_and_prints_only_records(ray: An
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtra, match=r"pip install 'ctta\[ray\]'"):
-        do_all([SHORT], tmp_path, ray="")
+        run_jobs([SHORT], tmp_path, ray="")
 
 
 def test_a_cluster_has_its_own_number_of_workers(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="leave out --workers"):
-        do_all([SHORT], tmp_path, ray="", workers=2)
+        run_jobs([SHORT], tmp_path, ray="", workers=2)

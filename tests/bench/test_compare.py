@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
 import statistics
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ctta.bench.comparability import distinctions
 from ctta.bench.compare import Row, UnlikeRuns, differences, rows, text_table, unlike_seeds
-from ctta.bench.unlike import distinctions
+from ctta.bench.record import Record
+from run_folders import record_of, steps_of
 
 
-def record(method: str, seed: int = 0, errors: tuple[float, float] = (10.0, 20.0), **changes: Any) -> dict[str, Any]:
+def record(method: str, seed: int = 0, errors: tuple[float, float] = (10.0, 20.0), **changes: Any) -> Record:
     spec = {
-        "method": method,
         "settings": {"lr": 0.001, "optimizer": "adam"},
         "model": {"name": "m", "digest": "d"},
         "data": {"name": "cifar10-c", "origin": "generated", "digest": "x", "corruption_seed": seed},
         "protocol": {"name": "continual", "times": 1},
-        "corruptions": ["fog", "snow"],
-        "severity": 5,
         "images": 100,
         "batch_size": 200,
-        "seed": seed,
-        "learn": True,
     } | changes
+    made = Record.from_json(record_of(method, steps_of((1, 2), ("fog", "snow")), seed=seed, **spec))
     by_domain = dict(zip(("fog", "snow"), errors, strict=True))
-    mean = sum(errors) / 2
-    return {"spec": spec, "errors": by_domain, "mean": mean, "images_per_second": 50.0, "source_free": True}
+    return replace(made, errors=by_domain, mean=sum(errors) / 2, images_per_second=50.0)
 
 
 def test_seeds_of_one_method_are_one_row_with_mean_and_spread() -> None:
@@ -41,13 +38,12 @@ def test_seeds_of_one_method_are_one_row_with_mean_and_spread() -> None:
 
 
 def test_other_settings_are_another_row_that_names_them() -> None:
-    other = record("tent")
-    other["spec"]["settings"] = {"lr": 0.01, "optimizer": "adam"}
+    other = record("tent", settings={"lr": 0.01, "optimizer": "adam"})
     assert [row.label for row in rows([record("tent"), other])] == ["tent", "tent lr=0.01"]
 
 
 def test_source_data_are_marked() -> None:
-    with_source = record("dmse") | {"source_free": False}
+    with_source = replace(record("dmse"), source_free=False)
     assert rows([with_source])[0].label == "dmse^s"
 
 
@@ -64,8 +60,7 @@ def test_unlike_runs_are_refused_with_the_fact_that_differs(fact: str, value: An
 
 
 def test_other_weights_or_other_files_are_unlike_but_another_noise_seed_is_not() -> None:
-    other = copy.deepcopy(record("bn"))
-    other["spec"]["model"]["digest"] = "e"
+    other = record("bn", model={"name": "m", "digest": "e"})
     assert list(differences([record("tent"), other])) == ["model"]
     assert differences([record("tent", 0), record("bn", 1)]) == {}
 
@@ -102,19 +97,19 @@ def test_settings_and_source_data_still_keep_forced_rows_apart() -> None:
 def test_what_differs_is_said_by_the_one_entry_that_tells_it(fact: str, values: list[Any], said: list[str]) -> None:
     fact_of_all, _, entry = fact.partition(".")
     changes = [{fact_of_all: {"name": "same", entry: value} if entry else value} for value in values]
-    found = distinctions([record("tent", **change)["spec"] for change in changes])
+    found = distinctions([record("tent", **change).spec for change in changes])
     assert found == [{fact: word} for word in said]
 
 
 def test_digests_are_said_only_where_nothing_else_tells() -> None:
     data = [{"name": "x", "digest": digest, "origin": origin} for digest, origin in (("1", "made"), ("2", "published"))]
-    found = distinctions([record("tent", data=facts)["spec"] for facts in data])
+    found = distinctions([record("tent", data=facts).spec for facts in data])
     assert found == [{"data.origin": "made"}, {"data.origin": "published"}]
 
 
 def test_a_name_that_does_not_tell_all_apart_is_followed_by_what_does() -> None:
     protocols = [{"name": "continual"}, {"name": "recurring", "times": 2}, {"name": "recurring", "times": 3}]
-    found = distinctions([record("tent", protocol=protocol)["spec"] for protocol in protocols])
+    found = distinctions([record("tent", protocol=protocol).spec for protocol in protocols])
     assert found[0] == {"protocol": "continual", "protocol.times": "none"}
     assert found[2] == {"protocol": "recurring", "protocol.times": "3"}
 
@@ -125,7 +120,7 @@ def test_no_severity_is_not_called_all() -> None:
 
 
 def test_a_domain_of_some_rows_only_has_a_column_that_is_empty_in_the_others() -> None:
-    less = record("eata", corruptions=["fog"]) | {"errors": {"fog": 5.0}, "mean": 5.0}
+    less = replace(record("eata", corruptions=["fog"]), errors={"fog": 5.0}, mean=5.0)
     found = rows([less, record("tent")], force=True)
     assert list(csv.reader(io.StringIO(text_table(found, "csv"))))[1][1:4] == ["5.0", "", "5.00"]
     lines = text_table(found, "markdown").splitlines()

@@ -12,12 +12,12 @@ import pytest
 import torch
 from PIL import Image
 
-from ctta import digests
+from ctta._system import digests
 from ctta.bench.content import digest_of
-from ctta.bench.jobs import Job, do
+from ctta.bench.jobs import Job, execute
 from ctta.bench.sources import open_domains
+from ctta.datasets.arrays import Images
 from ctta.errors import BadData
-from ctta.streams.arrays import Images
 
 
 @pytest.fixture
@@ -35,6 +35,7 @@ def folder(tmp_path: Path) -> Path:
         path = root / "day" / f"class{number % 2}" / f"{number}.bmp"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (32, 32), (40 * number, 0, 0)).save(path)
+    (root / "classes.txt").write_text("\n".join(f"class{number}" for number in range(10)))
     return root
 
 
@@ -70,11 +71,11 @@ def test_one_changed_byte_of_any_image_is_another_run(folder: Path, cache: Path)
 
 def test_a_changed_data_set_is_not_answered_from_an_old_record(folder: Path, tmp_path: Path) -> None:
     job = Job("source", "folder", "digits_resnet8", data=folder, batch_size=6)
-    first = do(job, tmp_path / "runs")
+    first = execute(job, tmp_path / "runs")
     for path in folder.rglob("*.bmp"):
         change(path)
-    second = do(replace(job), tmp_path / "runs")
-    assert first["address"] != second["address"] and second["spec"]["data"]["hashed"] == "every image"
+    second = execute(replace(job), tmp_path / "runs")
+    assert first.address != second.address and second.spec.data["hashed"] == "every image"
 
 
 def test_images_are_hashed_once(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ctta.bench.compare import other_versions
-from ctta.bench.jobs import Job, do
-from ctta.bench.record import read_record
+from ctta.bench.folder import read_record
+from ctta.bench.jobs import Job, execute
+from ctta.bench.record import Record
 from ctta.bench.steps import line_of, read_steps
 from ctta.errors import BadData
 from run_folders import make_run, record_of, steps_of, write_run
@@ -26,9 +28,9 @@ class Interrupted(Exception):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Record, Path]:
     folder = tmp_path_factory.mktemp("whole")
-    return do(JOB, folder), folder
+    return execute(JOB, folder), folder
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("stopped")
     with pytest.raises(Interrupted):
-        do(JOB, folder, save_every=0.0, progress=listen)
+        execute(JOB, folder, save_every=0.0, progress=listen)
     return folder
 
 
@@ -80,10 +82,10 @@ def test_the_last_two_checkpoints_are_kept(place: Path) -> None:
     ],
 )
 def test_a_damaged_newest_checkpoint_or_its_log_falls_back_to_the_one_before(
-    place: Path, whole: tuple[dict[str, Any], Path], damage: Callable[[Path], object]
+    place: Path, whole: tuple[Record, Path], damage: Callable[[Path], object]
 ) -> None:
     damage(place)
-    assert numbers(do(JOB, place.parent), place.parent) == numbers(*whole)
+    assert numbers(execute(JOB, place.parent), place.parent) == numbers(*whole)
 
 
 @pytest.mark.parametrize(
@@ -101,20 +103,20 @@ def test_a_damaged_newest_checkpoint_or_its_log_falls_back_to_the_one_before(
 def test_a_run_that_cannot_go_on_says_what_to_delete(place: Path, damage: Callable[[Path], object]) -> None:
     damage(place)
     with pytest.raises(BadData, match=f"Delete {place}"):
-        do(JOB, place.parent)
+        execute(JOB, place.parent)
 
 
-def test_the_threads_that_an_older_version_wrote_are_read(place: Path, whole: tuple[dict[str, Any], Path]) -> None:
+def test_the_threads_that_an_older_version_wrote_are_read(place: Path, whole: tuple[Record, Path]) -> None:
     (place / "threads").write_text((place / "threads").read_text().split()[1])
-    assert numbers(do(JOB, place.parent), place.parent) == numbers(*whole)
+    assert numbers(execute(JOB, place.parent), place.parent) == numbers(*whole)
 
 
-def test_a_run_that_an_older_version_began_goes_on(place: Path, whole: tuple[dict[str, Any], Path]) -> None:
+def test_a_run_that_an_older_version_began_goes_on(place: Path, whole: tuple[Record, Path]) -> None:
     steps = read_steps(place / "steps.jsonl")
     (place / "steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
-    record = do(JOB, place.parent)
+    record = execute(JOB, place.parent)
     assert numbers(record, place.parent) == numbers(*whole)
-    assert len(read_steps(place / "steps.jsonl", record["counts"])) == 6
+    assert len(read_steps(place / "steps.jsonl", record.counts)) == 6
 
 
 @pytest.mark.parametrize("key", ["seconds", "peak_memory", "command", "skipped", "images_per_second"])
@@ -161,22 +163,22 @@ def test_a_log_with_any_changed_or_missing_line_is_refused(
     tmp_path: Path, change: Callable[[list[str]], object]
 ) -> None:
     steps = steps_of((4, 2, 1))
-    record = record_of("tent", steps)
+    record = Record.from_json(record_of("tent", steps))
     lines = [line_of(step) for step in steps]
-    path = write_run(tmp_path, record) / "steps.jsonl"
+    path = write_run(tmp_path, record.to_json()) / "steps.jsonl"
     path.write_text("".join(lines))
-    assert read_steps(path, record["counts"]) == steps
+    assert read_steps(path, record.counts) == steps
     change(lines)
     path.write_text("".join(lines))
     with pytest.raises(BadData, match=r"steps\.jsonl.*delete"):
-        read_steps(path, record["counts"])
+        read_steps(path, record.counts)
 
 
 @pytest.mark.parametrize(
     "step",
     [
         [],
-        {"index": 0, "domain": "fog", "images": 4},
+        {"index": 0, "domain": "fog"},
         {"index": 10**30, "domain": "fog", "images": 4, "error": 0.0},
         {"index": 0, "domain": 5, "images": 4, "error": 0.0},
         {"index": 0, "domain": "\ud800", "images": 4, "error": 0.0},
@@ -191,9 +193,9 @@ def test_a_step_of_a_wrong_type_is_named(tmp_path: Path, step: object) -> None:
 
 
 def test_a_record_of_another_major_version_is_shown_as_such() -> None:
-    record = record_of("tent", steps_of((4, 2, 1)))
-    here = record | {"environment": record["environment"] | {"ctta": "0.9.1", "torch": "2.0.0+cpu"}}
-    torch_1 = record | {"environment": {"ctta": "0.1.0", "torch": "1.13.1"}}
+    record = Record.from_json(record_of("tent", steps_of((4, 2, 1))))
+    here = replace(record, environment={**record.environment, "ctta": "0.9.1", "torch": "2.0.0+cpu"})
+    torch_1 = replace(record, environment={"ctta": "0.1.0", "torch": "1.13.1"})
     assert other_versions([here]) == []
     (said,) = other_versions([here, torch_1, torch_1])
     assert said.startswith("torch 1.13.1 (here 2.") and said.endswith("in tent and 1 more")

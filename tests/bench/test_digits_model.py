@@ -4,10 +4,10 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from ctta.bench.digits import train_digits
 from ctta.nets import MODELS, classifier
 from ctta.nets import SHIPPED as FOLDER
 from ctta.nets.train import Training, error, shifted, train
+from ctta.nets.train_digits import train_digits
 from ctta.nets.weights import read_weights
 from ctta.streams import digits
 

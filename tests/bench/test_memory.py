@@ -8,14 +8,14 @@ import sys
 import pytest
 
 PEAKS = """
-from ctta.allocator import keep_freed_memory
-from ctta.bench.memory import forget_peak, peak_memory
+from ctta._system.allocator import keep_freed_memory
+from ctta.bench.memory import reset_peak_memory, peak_memory
 keep_freed_memory()
 start = peak_memory()
 blocks = [b"x" * (1 << 20) for _ in range(400)]
 high = peak_memory()
 del blocks
-forget_peak()
+reset_peak_memory()
 print(high - start, high - peak_memory())
 """
 

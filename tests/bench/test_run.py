@@ -20,12 +20,21 @@ from typer.testing import CliRunner
 from ctta import Adapter, nets
 from ctta.bench.compare import rows
 from ctta.bench.defaults import batch_size
-from ctta.bench.jobs import Job, do
-from ctta.bench.pool import do_all
-from ctta.bench.record import SCHEMA, read_record, read_records
+from ctta.bench.executors import run_jobs
+from ctta.bench.folder import RunFolder, read_record, read_records
+from ctta.bench.jobs import Job, execute
+from ctta.bench.record import SCHEMA, Record
 from ctta.cli import app
-from ctta.errors import BadData, ConcurrentUse, MissingData, ParameterError, UnknownMethod, UnknownStream
-from ctta.streams.digits import digits
+from ctta.datasets.digits import digits
+from ctta.errors import (
+    BadData,
+    ConcurrentUse,
+    MissingData,
+    ParameterError,
+    UnknownMethod,
+    UnknownProtocol,
+    UnknownStream,
+)
 from dying import PACKAGE, Lines, traced
 from running import numbers
 
@@ -53,81 +62,77 @@ def interrupt_after(count: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Record, Path]:
     folder = tmp_path_factory.mktemp("whole")
-    return do(JOB, folder), folder
+    return execute(JOB, folder), folder
 
 
-def test_a_record_has_every_key_of_the_schema_and_its_numbers_add_up(whole: tuple[dict[str, Any], Path]) -> None:
+def test_a_record_has_every_key_of_the_schema_and_its_numbers_add_up(whole: tuple[Record, Path]) -> None:
     record, folder = whole
-    assert set(record) == set(SCHEMA) and record == read_record(folder / record["address"])
-    steps = [json.loads(line) for line in (folder / record["address"] / record["steps"]).read_text().splitlines()]
+    assert set(record.to_json()) == set(SCHEMA) and record == read_record(folder / record.address)
+    steps = [json.loads(line) for line in RunFolder(folder / record.address).steps_file.read_text().splitlines()]
     assert [step["index"] for step in steps] == list(range(12))
-    for domain, error in record["errors"].items():
+    for domain, error in record.errors.items():
         mine = [step for step in steps if step["domain"] == domain]
         assert error == pytest.approx(100 * sum(s["wrong"] for s in mine) / sum(s["images"] for s in mine))
-    assert record["mean"] == pytest.approx(sum(record["errors"].values()) / 3)
-    assert record["images"] == 120 and record["source_free"] and record["passes"] == [3, 2]
-    assert record["settings"]["alpha_min"] == 0.99 and record["spec"]["data"]["origin"] == "generated"
+    assert record.mean == pytest.approx(sum(record.errors.values()) / 3)
+    assert record.images == 120 and record.source_free and record.passes == (3, 2)
+    assert record.settings["alpha_min"] == 0.99 and record.spec.data["origin"] == "generated"
 
 
 @pytest.mark.parametrize("moment", [1, 5, 11])
-def test_an_interrupted_run_ends_with_the_same_numbers(
-    tmp_path: Path, whole: tuple[dict[str, Any], Path], moment: int
-) -> None:
+def test_an_interrupted_run_ends_with_the_same_numbers(tmp_path: Path, whole: tuple[Record, Path], moment: int) -> None:
     with pytest.raises(Interrupted):
-        do(JOB, tmp_path, save_every=0.0, progress=interrupt_after(moment))
-    assert numbers(do(JOB, tmp_path), tmp_path) == numbers(*whole)
+        execute(JOB, tmp_path, save_every=0.0, progress=interrupt_after(moment))
+    assert numbers(execute(JOB, tmp_path), tmp_path) == numbers(*whole)
 
 
 def test_a_run_that_goes_on_has_a_record_of_what_is_done(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
-        do(JOB, tmp_path, save_every=0.0, progress=interrupt_after(6))
+        execute(JOB, tmp_path, save_every=0.0, progress=interrupt_after(6))
     [place] = tmp_path.iterdir()
     record = read_record(place)
     # The sixth step was interrupted before its checkpoint.
-    assert not record["complete"] and record["images"] == 50
-    assert record["counts"]["gaussian_noise"]["images"] == 40 and record["counts"]["fog"]["images"] == 10
+    assert not record.complete and record.images == 50
+    assert record.counts["gaussian_noise"].images == 40 and record.counts["fog"].images == 10
     with pytest.raises(BadData, match="no complete run record"):
         read_records(tmp_path)
 
 
 def test_a_run_interrupted_again_and_again_ends_with_the_same_numbers(
-    tmp_path: Path, whole: tuple[dict[str, Any], Path]
+    tmp_path: Path, whole: tuple[Record, Path]
 ) -> None:
     for _ in range(4):
         with pytest.raises(Interrupted):
-            do(JOB, tmp_path, save_every=0.0, progress=interrupt_after(2))
-    assert numbers(do(JOB, tmp_path), tmp_path) == numbers(*whole)
+            execute(JOB, tmp_path, save_every=0.0, progress=interrupt_after(2))
+    assert numbers(execute(JOB, tmp_path), tmp_path) == numbers(*whole)
 
 
-def test_steps_written_after_the_last_checkpoint_are_made_again(
-    tmp_path: Path, whole: tuple[dict[str, Any], Path]
-) -> None:
+def test_steps_written_after_the_last_checkpoint_are_made_again(tmp_path: Path, whole: tuple[Record, Path]) -> None:
     with pytest.raises(Interrupted):
-        do(JOB, tmp_path, save_every=0.0, progress=interrupt_after(4))
+        execute(JOB, tmp_path, save_every=0.0, progress=interrupt_after(4))
     log = next(tmp_path.rglob("steps.jsonl"))
     log.write_bytes(log.read_bytes() + b'{"index": 4, "half a li')
-    assert numbers(do(JOB, tmp_path), tmp_path) == numbers(*whole)
+    assert numbers(execute(JOB, tmp_path), tmp_path) == numbers(*whole)
 
 
 def test_a_log_shorter_than_its_checkpoint_is_named(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
-        do(JOB, tmp_path, save_every=0.0, progress=interrupt_after(4))
+        execute(JOB, tmp_path, save_every=0.0, progress=interrupt_after(4))
     next(tmp_path.rglob("steps.jsonl")).write_bytes(b"")
     with pytest.raises(BadData, match="fewer than the"):
-        do(JOB, tmp_path)
+        execute(JOB, tmp_path)
 
 
 def run_until_killed(folder: str, line: int) -> None:
     with traced(Lines(PACKAGE, line)):
-        do(JOB, Path(folder), save_every=0.0)
+        execute(JOB, Path(folder), save_every=0.0)
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_with_the_same_numbers(tmp_path: Path, whole: tuple[dict[str, Any], Path]) -> None:
+def test_a_killed_run_ends_with_the_same_numbers(tmp_path: Path, whole: tuple[Record, Path]) -> None:
     with traced(Lines(PACKAGE)) as lines:
-        do(JOB, tmp_path / "counted", save_every=0.0)
+        execute(JOB, tmp_path / "counted", save_every=0.0)
     context = multiprocessing.get_context("spawn")
     moments, folder = random.Random(0), tmp_path / "killed"
     for _ in range(2):
@@ -136,50 +141,50 @@ def test_a_killed_run_ends_with_the_same_numbers(tmp_path: Path, whole: tuple[di
         process.start()
         process.join()
         assert process.exitcode == -signal.SIGKILL
-    assert numbers(do(JOB, folder), folder) == numbers(*whole)
+    assert numbers(execute(JOB, folder), folder) == numbers(*whole)
 
 
-def test_a_finished_run_is_not_run_again(whole: tuple[dict[str, Any], Path]) -> None:
+def test_a_finished_run_is_not_run_again(whole: tuple[Record, Path]) -> None:
     record, folder = whole
-    assert do(JOB, folder, progress=interrupt_after(1)) == record
+    assert execute(JOB, folder, progress=interrupt_after(1)) == record
 
 
-def test_another_setting_seed_or_size_is_another_run(whole: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
-    addresses = {whole[0]["address"]}
+def test_another_setting_seed_or_size_is_another_run(whole: tuple[Record, Path], tmp_path: Path) -> None:
+    addresses = {whole[0].address}
     small = replace(JOB, method="bn")
     for job in (small, small.with_seed(1), replace(small, images=30), replace(small, settings={"alpha": 0.5})):
-        addresses.add(do(job, tmp_path)["address"])
+        addresses.add(execute(job, tmp_path).address)
     assert len(addresses) == 5
 
 
 def test_several_at_once_give_the_records_of_one_by_one(tmp_path: Path) -> None:
     jobs = [replace(JOB, method="tent", corruptions=("fog",)).with_seed(seed) for seed in (0, 1)]
-    alone = do_all(jobs, tmp_path / "a")
-    together = do_all(jobs, tmp_path / "b", workers=2)
+    alone = run_jobs(jobs, tmp_path / "a")
+    together = run_jobs(jobs, tmp_path / "b", workers=2)
     for one, two in zip(alone, together, strict=True):
         assert numbers(one, tmp_path / "a") == numbers(two, tmp_path / "b")
 
 
 def test_without_learning_a_run_answers_only(tmp_path: Path) -> None:
-    learning = do(replace(JOB, method="bn"), tmp_path)
-    asking = do(replace(JOB, method="tent", learn=False), tmp_path)
-    assert asking["errors"] == learning["errors"] and asking["scored"] == "answers without learning"
+    learning = execute(replace(JOB, method="bn"), tmp_path)
+    asking = execute(replace(JOB, method="tent", learn=False), tmp_path)
+    assert asking.errors == learning.errors and asking.scored == "answers without learning"
 
 
 @pytest.mark.parametrize("protocol", ["gradual", "mixed", "correlated", "recurring", "random-order", "clean"])
 def test_every_protocol_runs(tmp_path: Path, protocol: str) -> None:
     job = replace(JOB, method="source", protocol=protocol, times=2, corruptions=("fog", "contrast"), images=20)
-    record = do(job, tmp_path)
+    record = execute(job, tmp_path)
     images = {"gradual": 2 * 9 * 20, "recurring": 2 * 2 * 20, "clean": 20}.get(protocol, 2 * 20)
-    assert record["images"] == images and record["spec"]["protocol"]["name"] == protocol
+    assert record.images == images and record.spec.protocol_name == protocol
 
 
 def test_streams_that_mix_other_domains_are_other_runs(tmp_path: Path) -> None:
     job = replace(JOB, method="source", protocol="mixed", images=20)
-    fog, rest = (do(replace(job, corruptions=names), tmp_path) for names in (("fog",), ("contrast", "snow")))
-    assert fog["address"] != rest["address"] and rest["spec"]["corruptions"] == ["contrast", "snow"]
-    assert (fog["images"], rest["images"]) == (20, 40)
-    assert "one with seed 0" in rest["order"]
+    fog, rest = (execute(replace(job, corruptions=names), tmp_path) for names in (("fog",), ("contrast", "snow")))
+    assert fog.address != rest.address and rest.spec.corruptions == ("contrast", "snow")
+    assert (fog.images, rest.images) == (20, 40)
+    assert "one with seed 0" in rest.order
 
 
 def test_the_same_images_in_another_file_are_the_same_run(tmp_path: Path) -> None:
@@ -189,9 +194,9 @@ def test_the_same_images_in_another_file_are_the_same_run(tmp_path: Path) -> Non
     np.savez(tmp_path / "c.npz", x=255 - x, y=np.arange(20) % 10)
     job = replace(JOB, method="santa", stream="cifar10-c", images=20)
     files = [tmp_path / name for name in ("a.npz", "b.npz", "c.npz")]
-    a, b, c = (do(replace(job, data=path, source_data=path), tmp_path) for path in files)
-    assert a["address"] == b["address"] != c["address"]
-    assert a["spec"]["source_data"] != c["spec"]["source_data"] and a["spec"]["data"] != c["spec"]["data"]
+    a, b, c = (execute(replace(job, data=path, source_data=path), tmp_path) for path in files)
+    assert a.address == b.address != c.address
+    assert a.spec.source_data != c.spec.source_data and a.spec.data != c.spec.data
 
 
 def test_the_clean_images_of_made_files_come_from_their_own_file(tmp_path: Path) -> None:
@@ -201,10 +206,10 @@ def test_the_clean_images_of_made_files_come_from_their_own_file(tmp_path: Path)
     assert CliRunner().invoke(app, made).exit_code == 0
     job = replace(JOB, method="source", stream="cifar10-c", data=tmp_path / "made", corruptions=("fog",), images=40)
     with pytest.raises(MissingData, match="--clean"):
-        do(replace(job, protocol="then-clean"), tmp_path)
-    then = do(replace(job, protocol="then-clean", clean=tmp_path / "clean.npz"), tmp_path)
-    alone = do(replace(job, protocol="clean", data=tmp_path / "clean.npz"), tmp_path)
-    assert list(then["errors"]) == ["fog", "clean"] and then["errors"]["clean"] == alone["errors"]["clean"]
+        execute(replace(job, protocol="then-clean"), tmp_path)
+    then = execute(replace(job, protocol="then-clean", clean=tmp_path / "clean.npz"), tmp_path)
+    alone = execute(replace(job, protocol="clean", data=tmp_path / "clean.npz"), tmp_path)
+    assert list(then.errors) == ["fog", "clean"] and then.errors["clean"] == alone.errors["clean"]
 
 
 def test_every_stream_has_the_batch_size_of_its_recipes() -> None:
@@ -219,7 +224,7 @@ def test_every_stream_has_the_batch_size_of_its_recipes() -> None:
         ({"stream": "cifar10c"}, UnknownStream, "cifar10-c"),
         ({"stream": "cifar10-c"}, MissingData, "--data"),
         ({"settings": {"alpa": 1}}, ParameterError, "has no parameter 'alpa'"),
-        ({"protocol": "sudden"}, ParameterError, "must be one of"),
+        ({"protocol": "continuous"}, UnknownProtocol, "Did you mean .continual."),
         ({"method": "tent", "source_data": Path("x.npz")}, ParameterError, "takes no source data"),
         ({"source_data": Path("x.npz")}, MissingData, "x.npz"),
         ({"settings": {"seed": 7}}, ParameterError, "--seed"),
@@ -227,7 +232,7 @@ def test_every_stream_has_the_batch_size_of_its_recipes() -> None:
 )
 def test_a_wrong_wish_is_named(tmp_path: Path, change: dict[str, Any], error: type, words: str) -> None:
     with pytest.raises(error, match=words):
-        do(replace(JOB, **change), tmp_path)
+        execute(replace(JOB, **change), tmp_path)
 
 
 def test_foreign_records_are_named(tmp_path: Path) -> None:
@@ -252,11 +257,11 @@ def test_foreign_records_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_record_that_was_changed_by_hand_is_named(
-    tmp_path: Path, whole: tuple[dict[str, Any], Path], change: Callable[[dict[str, Any]], object]
+    tmp_path: Path, whole: tuple[Record, Path], change: Callable[[dict[str, Any]], object]
 ) -> None:
-    record = json.loads(json.dumps(whole[0])) | {"format": 1}  # which has no digest
+    record = whole[0].to_json() | {"format": 1}  # which has no digest
     (tmp_path / "record.json").write_text(json.dumps(record))
-    assert read_record(tmp_path) == record
+    assert read_record(tmp_path).to_json() == record
     change(record)
     (tmp_path / "record.json").write_text(json.dumps(record))
     with pytest.raises(BadData, match="changed or damaged"):
@@ -264,7 +269,7 @@ def test_a_record_that_was_changed_by_hand_is_named(
 
 
 def test_ctrl_c_saves_between_two_steps_and_the_run_goes_on_from_there(
-    tmp_path: Path, whole: tuple[dict[str, Any], Path]
+    tmp_path: Path, whole: tuple[Record, Path]
 ) -> None:
     def press(adapter: object, steps: int) -> Any:
         return lambda batch, log: signal.raise_signal(signal.SIGINT) if log["index"] == 5 else None
@@ -272,44 +277,44 @@ def test_ctrl_c_saves_between_two_steps_and_the_run_goes_on_from_there(
     outside = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            do(JOB, tmp_path, progress=press)
+            execute(JOB, tmp_path, progress=press)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, outside)
     assert [path.name for path in tmp_path.rglob("step-*.ctta")] == ["step-00000006.ctta"]
-    assert numbers(do(JOB, tmp_path), tmp_path) == numbers(*whole)
+    assert numbers(execute(JOB, tmp_path), tmp_path) == numbers(*whole)
 
 
 def test_two_processes_at_one_run_are_refused(tmp_path: Path) -> None:
     def nested(adapter: object, steps: int) -> Any:
-        return lambda batch, log: do(JOB, tmp_path)
+        return lambda batch, log: execute(JOB, tmp_path)
 
-    with pytest.raises(ConcurrentUse, match="Another process is at this run"):
-        do(JOB, tmp_path, progress=nested)
-    do(JOB, tmp_path)
+    with pytest.raises(ConcurrentUse, match="Another process is already working on this run"):
+        execute(JOB, tmp_path, progress=nested)
+    execute(JOB, tmp_path)
 
 
 def test_a_whole_number_and_its_float_are_one_run(tmp_path: Path) -> None:
     job = replace(JOB, method="bn", corruptions=("fog",))
-    one = do(replace(job, settings={"alpha": 1}), tmp_path)
-    assert do(replace(job, settings={"alpha": 1.0}, times=3), tmp_path)["address"] == one["address"]
+    one = execute(replace(job, settings={"alpha": 1}), tmp_path)
+    assert execute(replace(job, settings={"alpha": 1.0}, times=3), tmp_path).address == one.address
 
 
 def test_a_mistake_in_a_worker_is_told_as_in_this_process(tmp_path: Path) -> None:
     jobs = [replace(JOB, method="dsme").with_seed(seed) for seed in (0, 1)]
     with pytest.raises(UnknownMethod, match="Did you mean 'dmse'"):
-        do_all(jobs, tmp_path, workers=2)
+        run_jobs(jobs, tmp_path, workers=2)
 
 
 def test_random_orders_of_several_seeds_can_be_compared(tmp_path: Path) -> None:
     jobs = [replace(JOB, method="bn", protocol="random-order").with_seed(seed) for seed in (0, 1)]
-    assert len(rows(do_all(jobs, tmp_path))) == 1
+    assert len(rows(run_jobs(jobs, tmp_path))) == 1
 
 
 def test_a_model_of_other_classes_is_refused(tmp_path: Path) -> None:
     save_file(nets.build("cifar100_resnet56").state_dict(), tmp_path / "w.safetensors")
     with pytest.raises(ParameterError, match="knows 100 classes; digits has 10"):
-        do(replace(JOB, model="cifar100_resnet56", weights=tmp_path / "w.safetensors"), tmp_path)
+        execute(replace(JOB, model="cifar100_resnet56", weights=tmp_path / "w.safetensors"), tmp_path)
 
 
 def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path) -> None:
@@ -327,29 +332,29 @@ def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path) -> None:
     try:
         torch.set_num_threads(2)
         with pytest.raises(Interrupted):
-            do(job, tmp_path, save_every=0.0, progress=listen)
+            execute(job, tmp_path, save_every=0.0, progress=listen)
         assert torch.get_num_threads() == 2
         torch.set_num_threads(1)
-        record = do(job, tmp_path, progress=listen)
+        record = execute(job, tmp_path, progress=listen)
         assert torch.get_num_threads() == 1
         assert threads == [2] * 4  # the second step came after the last checkpoint, and is made again
-        assert record["environment"]["threads"] == 2
-        assert do(job, tmp_path / "other")["environment"]["threads"] == 1
+        assert record.environment["threads"] == 2
+        assert execute(job, tmp_path / "other").environment["threads"] == 1
     finally:
         torch.set_num_threads(usual)
-    assert {path.name for path in (tmp_path / record["address"]).iterdir()} == {"record.json", "steps.jsonl"}
+    assert {path.name for path in (tmp_path / record.address).iterdir()} == {"record.json", "steps.jsonl"}
 
 
 def test_the_adapted_model_is_kept_where_asked_and_made_again_where_it_is_missing(tmp_path: Path) -> None:
     job = replace(JOB, method="tent", images=10)
-    record = do(job, tmp_path)
-    kept = tmp_path / record["address"] / "adapted.ctta"
+    record = execute(job, tmp_path)
+    kept = tmp_path / record.address / "adapted.ctta"
     assert not kept.exists()
     files = {path.name: path.read_bytes() for path in kept.parent.iterdir()}
     with pytest.raises(Interrupted):
-        do(replace(job, keep=True), tmp_path, save_every=0.0, progress=interrupt_after(2))
+        execute(replace(job, keep=True), tmp_path, save_every=0.0, progress=interrupt_after(2))
     assert {path.name: path.read_bytes() for path in kept.parent.iterdir()} == files
-    assert do(replace(job, keep=True), tmp_path)["errors"] == record["errors"]
+    assert execute(replace(job, keep=True), tmp_path).errors == record.errors
     model = nets.classifier(job.model)
     adapter = Adapter.load(kept, model)
     # Three domains of one batch each, and weights that have moved.

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from ctta import nets
 from ctta.bench.sources import open_domains
 from ctta.cli import app
+from ctta.datasets.manifest import write_manifest
 from ctta.errors import MissingData, ParameterError
-from ctta.streams.datasets.manifest import write_manifest
 
 SYNSETS = [f"n{i:08d}" for i in range(1000)]
 FILES = [

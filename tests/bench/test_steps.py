@@ -10,11 +10,12 @@ from types import ModuleType
 
 import pytest
 
-from ctta.bench.steps import read_log, read_steps
+from ctta.bench.folder import RunFolder
 from ctta.errors import BadData, MissingData
 from run_folders import record_of, steps_of, write_run
 
 STEPS = steps_of((4, 2, 3), teacher=True)
+FIRST = json.dumps(STEPS[0]).encode() + b"\n"
 
 
 def compress_steps() -> ModuleType:
@@ -35,11 +36,11 @@ def test_a_compressed_log_reads_as_the_plain_one(run: Path) -> None:
     plain = run / "steps.jsonl"
     (run / "steps.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
     plain.unlink()
-    assert read_steps(run) == STEPS
+    assert RunFolder(run).read_steps() == STEPS
 
 
 def test_histograms_are_summed_over_the_steps(run: Path) -> None:
-    log = read_log(run)
+    log = RunFolder(run).read_log()
     # Four steps of ten images per domain, with 4, 2 and 3 incorrect predictions each.
     assert log.entropy_correct == [4 * (6 + 8 + 7)] + [0] * 19
     assert log.entropy_wrong == [0] * 9 + [4 * (4 + 2 + 3)] + [0] * 10
@@ -52,7 +53,7 @@ def test_the_script_keeps_what_reports_need_and_writes_the_same_bytes_again(run:
     data = (run / "steps.jsonl.gz").read_bytes()
     assert len(data) == size and not (run / "steps.jsonl").exists()
     dropped = {"error", "loss", "seconds"}
-    assert read_steps(run) == [{k: v for k, v in step.items() if k not in dropped} for step in STEPS]
+    assert RunFolder(run).read_steps() == [{k: v for k, v in step.items() if k not in dropped} for step in STEPS]
     (run / "steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in STEPS))
     script.compress(run)
     assert (run / "steps.jsonl.gz").read_bytes() == data
@@ -69,8 +70,8 @@ def test_the_log_of_an_unfinished_run_is_left_alone(tmp_path: Path) -> None:
     [
         (lambda data: data[:-9], "cannot be read"),
         (lambda data: b"no gzip", "cannot be read"),
-        (lambda data: gzip.compress(b'{"index": 0}\n[1]\n'), "Line 2 of .* holds list"),
-        (lambda data: gzip.compress(b'{"index": 0}\n{"ind'), "Line 2 of .* is not a step"),
+        (lambda data: gzip.compress(FIRST + b"[1]\n"), "Line 2 of .* is not an object"),
+        (lambda data: gzip.compress(FIRST + b'{"ind'), "Line 2 of .* is not a step"),
         (lambda data: gzip.compress(b"\xff\xfe\n"), "Line 1 of .* is not a step"),
     ],
     ids=["cut off", "foreign", "no object", "half a line", "no text"],
@@ -80,10 +81,10 @@ def test_a_damaged_log_is_named(run: Path, damage: object, said: str) -> None:
     (run / "steps.jsonl.gz").write_bytes(damage(gzip.compress(plain.read_bytes())))  # type: ignore[operator]
     plain.unlink()
     with pytest.raises(BadData, match=said):
-        read_steps(run)
+        RunFolder(run).read_steps()
 
 
 def test_a_missing_log_is_named(run: Path) -> None:
     (run / "steps.jsonl").unlink()
     with pytest.raises(MissingData, match=r"steps\.jsonl"):
-        read_steps(run)
+        RunFolder(run).read_steps()

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctta.bench.jobs import Job, do
-from ctta.bench.pool import do_all
+from ctta.bench.executors import run_jobs
+from ctta.bench.jobs import Job, execute
+from ctta.bench.record import Record
 from ctta.errors import MissingExtra
 from running import wait_for
 
@@ -24,26 +25,26 @@ JOB = Job("dmse", "digits", "digits_resnet8", corruptions=("gaussian_noise", "fo
 NUMBERS = {"severity", "images", "wrong", "error", "loss", "seconds", "entropy", "alpha", "teacher_reset"}
 
 
-def check(events: Path, record: dict[str, Any], runs: Path) -> None:
+def check(events: Path, record: Record, runs: Path) -> None:
     """Every number of the log and the record is there once, as a 32-bit float."""
     found = accumulator.EventAccumulator(str(events), size_guidance={accumulator.SCALARS: 0}).Reload()
     scalars = {tag: [(e.step, e.value) for e in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
-    steps = [json.loads(line) for line in (runs / record["address"] / "steps.jsonl").read_text().splitlines()]
+    steps = [json.loads(line) for line in (runs / record.address / "steps.jsonl").read_text().splitlines()]
     expected: dict[str, list[tuple[int, float]]] = {}
     for step in steps:
         for key in set(step) - {"index", "domain", "entropy_right", "entropy_wrong", "check"}:
             if step[key] is not None:
                 expected.setdefault(f"step/{key}", []).append((step["index"], float(np.float32(step[key]))))
-    for domain, error in record["errors"].items():
+    for domain, error in record.errors.items():
         last = max(step["index"] for step in steps if step["domain"] == domain)
         expected[f"domain/{domain}"] = [(last, float(np.float32(error)))]
-    expected["mean"] = [(len(steps) - 1, float(np.float32(record["mean"])))]
+    expected["mean"] = [(len(steps) - 1, float(np.float32(record.mean)))]
     assert scalars == expected
     (text,) = found.Tensors("run/text_summary")
     table = text.tensor_proto.string_val[0].decode()
     rows = dict(line[2:-2].split(" | ") for line in table.splitlines()[2:])
-    assert rows["address"] == record["address"]
-    for name, value in record["settings"].items():
+    assert rows["address"] == record.address
+    for name, value in record.settings.items():
         assert rows[f"settings.{name}"] == str(value)
 
 
@@ -59,11 +60,11 @@ def events(tmp_path: Path) -> Path:
 
 
 def test_the_events_of_a_run_are_its_numbers(tmp_path: Path, events: Path) -> None:
-    record = do(replace(JOB, tensorboard=events, settings={"alpha_min": 0.98}, command="ctta run | x"), tmp_path)
+    record = execute(replace(JOB, tensorboard=events, settings={"alpha_min": 0.98}, command="ctta run | x"), tmp_path)
     (run,) = events.iterdir()
-    assert run.name == f"dmse_alpha_min=0.98_seed=0_{record['address'][:8]}"
+    assert run.name == f"dmse_alpha_min=0.98_seed=0_{record.address[:8]}"
     check(run, record, tmp_path)
-    lines = (tmp_path / record["address"] / "steps.jsonl").read_text().splitlines()
+    lines = (tmp_path / record.address / "steps.jsonl").read_text().splitlines()
     assert set(json.loads(lines[0])) >= NUMBERS
 
 
@@ -80,7 +81,7 @@ def test_events_are_written_while_the_run_goes_on(tmp_path: Path, events: Path, 
 
         return progress
 
-    do(replace(JOB, tensorboard=events), tmp_path, progress=look)
+    execute(replace(JOB, tensorboard=events), tmp_path, progress=look)
     assert seen == [5]
 
 
@@ -96,10 +97,10 @@ def test_an_interrupted_run_has_every_step_once(tmp_path: Path, events: Path) ->
         return progress
 
     with pytest.raises(Interrupted):
-        do(replace(JOB, tensorboard=events), tmp_path, save_every=0.0, progress=stop)
+        execute(replace(JOB, tensorboard=events), tmp_path, save_every=0.0, progress=stop)
     (run,) = events.iterdir()
     assert shown(run) == [0, 1, 2, 3, 4]
-    record = do(replace(JOB, tensorboard=events), tmp_path)
+    record = execute(replace(JOB, tensorboard=events), tmp_path)
     check(run, record, tmp_path)
 
 
@@ -107,9 +108,9 @@ def test_a_run_that_was_done_before_has_its_events_too_and_asking_again_doubles_
     tmp_path: Path, events: Path
 ) -> None:
     job = replace(JOB, method="tent")
-    record = do(job, tmp_path)
+    record = execute(job, tmp_path)
     for _ in range(2):
-        assert do(replace(job, tensorboard=events), tmp_path) == record
+        assert execute(replace(job, tensorboard=events), tmp_path) == record
     (run,) = events.iterdir()
     check(run, record, tmp_path)
 
@@ -117,9 +118,9 @@ def test_a_run_that_was_done_before_has_its_events_too_and_asking_again_doubles_
 @pytest.mark.slow
 def test_runs_of_workers_have_their_events_and_a_run_without_learning_has_no_loss(tmp_path: Path, events: Path) -> None:
     job = replace(JOB, method="tent", learn=False, corruptions=("fog",), tensorboard=events)
-    records = do_all([job, job.with_seed(1)], tmp_path, workers=2)
+    records = run_jobs([job, job.with_seed(1)], tmp_path, workers=2)
     for record, run in zip(records, sorted(events.iterdir()), strict=True):
-        assert run.name == f"tent_seed={record['spec']['seed']}_{record['address'][:8]}"
+        assert run.name == f"tent_seed={record.spec.seed}_{record.address[:8]}"
         check(run, record, tmp_path)
         assert "step/loss" not in accumulator.EventAccumulator(str(run)).Reload().Tags()["scalars"]
 
@@ -127,5 +128,5 @@ def test_runs_of_workers_have_their_events_and_a_run_without_learning_has_no_los
 def test_a_missing_tensorboard_is_named_before_the_run(tmp_path: Path, events: Path, monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(MissingExtra, match=r"pip install 'ctta\[tensorboard\]'"):
-        do(replace(JOB, tensorboard=events), tmp_path)
+        execute(replace(JOB, tensorboard=events), tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -31,7 +31,7 @@ def test_it_writes_the_published_layout_and_says_what_it_made(array, tmp_path):
     ]
     again = run(*arguments)
     assert again.exit_code == 0
-    assert "0 parts made, 2 were there and verified" in again.stdout
+    assert "0 parts made, 2 already there and verified" in again.stdout
     assert "images" not in again.stdout  # the bar is on stderr
 
 

@@ -2,18 +2,21 @@ import json
 import re
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from ctta.bench.demo import prepare_demo, run_demo
-from ctta.bench.record import read_records
+from ctta.bench.folder import read_records
+from ctta.bench.record import Record
 from ctta.cli import app
 from ctta.cli.tables import echo_errors
+from ctta.corruptions import CORRUPTIONS
 from ctta.registry import methods
-from ctta.streams.corruptions import CORRUPTIONS
 from ctta.version import __version__
+from run_folders import record_of, steps_of
 
 SMALL = ("--domains", "2", "--images", "100", "--batch-size", "50", "--quiet")
 
@@ -30,14 +33,14 @@ def test_the_demo_prints_a_table_and_ends_with_a_report_of_its_records(tmp_path)
     out = tmp_path / "new" / "folder"
     result = ctta("demo", *SMALL, "--out", str(out))
     assert result.exit_code == 0, result.output
-    records = {record["spec"]["method"]: record for record in read_records(out / "runs")}
+    records = {record.spec.method: record for record in read_records(out / "runs")}
     names = ["source", "bn", "tent", "eata", "rdumb", "sar", "deyo", "rotta", "santa", "rmt", "roid", "dmse"]
     assert sorted(records) == sorted(names)
     rows = rows_of(result.stdout)
     assert rows["error,"] == ["%", *names]
     for domain in ("gaussian_noise", "shot_noise"):
-        assert rows[domain] == [f"{records[name]['errors'][domain]:.1f}" for name in names]
-    assert rows["mean"] == [f"{records[name]['mean']:.1f}" for name in names]
+        assert rows[domain] == [f"{records[name].errors[domain]:.1f}" for name in names]
+    assert rows["mean"] == [f"{records[name].mean:.1f}" for name in names]
     page = (out / "report.html").read_text()
     assert "12 runs in 1 comparable group." in page and "The teacher of dmse" in page
     assert result.stdout.splitlines()[-1] == f"report  {out / 'report.html'}"
@@ -50,11 +53,13 @@ def test_a_record_of_the_demo_is_the_one_that_run_writes(tmp_path):
         assert ctta("run", "tent", "digits", *size, "--out", str(tmp_path / "run")).exit_code == 0
     (demo,), (run,) = read_records(tmp_path / "demo" / "runs"), read_records(tmp_path / "run")
     own = {"command", "seconds", "images_per_second", "peak_memory"}
-    assert {k: v for k, v in demo.items() if k not in own} == {k: v for k, v in run.items() if k not in own}
-    assert demo["command"].startswith("ctta demo --domains 2")
+    assert {k: v for k, v in demo.to_json().items() if k not in own} == {
+        k: v for k, v in run.to_json().items() if k not in own
+    }
+    assert demo.command.startswith("ctta demo --domains 2")
 
     def steps(folder):
-        lines = (folder / demo["address"] / "steps.jsonl").read_text().splitlines()
+        lines = (folder / demo.address / "steps.jsonl").read_text().splitlines()
         return [json.loads(line) | {"seconds": None, "check": None} for line in lines]
 
     assert steps(tmp_path / "demo" / "runs") == steps(tmp_path / "run")
@@ -86,14 +91,15 @@ def test_batch_statistics_help_under_noise_and_dmse_logs_its_teacher(tmp_path):
 
 
 def test_the_same_seed_gives_the_same_errors(tmp_path):
-    def errors(seed):
-        arguments = ("demo", *SMALL, "--methods", "dmse", "--json", "--seed", seed, "--out", str(tmp_path))
+    def errors(seed, out):
+        arguments = ("demo", *SMALL, "--methods", "dmse", "--json", "--seed", seed, "--out", str(out))
         (record,) = json.loads(ctta(*arguments).stdout)
-        lines = (tmp_path / "runs" / record["address"] / "steps.jsonl").read_text().splitlines()
+        lines = (out / "runs" / record["address"] / "steps.jsonl").read_text().splitlines()
         return [(step["error"], step["loss"]) for step in map(json.loads, lines)]
 
-    assert errors("1") == errors("1")
-    assert errors("1") != errors("2")
+    first = errors("1", tmp_path / "a")
+    assert first == errors("1", tmp_path / "b")
+    assert first != errors("2", tmp_path / "a")
 
 
 def test_a_method_named_twice_runs_once(tmp_path):
@@ -108,7 +114,12 @@ def test_a_table_too_wide_for_the_terminal_becomes_several(capsys, monkeypatch):
     names = [f"method{i}" for i in range(10)]
     echo_errors(
         [
-            {"spec": {"method": name}, "errors": {"elastic_transform": 10.0 + i}, "mean": 9.0, "images_per_second": 1.0}
+            replace(
+                Record.from_json(record_of(name, steps_of((4, 2, 1)))),
+                errors={"elastic_transform": 10.0 + i},
+                mean=9.0,
+                images_per_second=1.0,
+            )
             for i, name in enumerate(names)
         ]
     )
@@ -122,16 +133,20 @@ def test_a_demo_that_is_interrupted_ends_at_once_and_leaves_no_record(tmp_path):
     stream, entries = prepare_demo(["bn", "tent"], images=100)
     seen = []
 
-    def interrupt(adapter):
-        def listen(batch, log):
-            seen.append(batch.index)
-            raise KeyboardInterrupt
+    class Interrupting:
+        def started(self, adapter, steps):
+            def listen(batch, log):
+                seen.append(batch.index)
+                raise KeyboardInterrupt
 
-        # The costlier method begins first, and is the one asked about last.
-        return listen if type(adapter).__name__ == "Tent" else lambda batch, log: seen.append(batch.index)
+            # The costlier method begins first, and is the one asked about last.
+            return listen if type(adapter).__name__ == "Tent" else lambda batch, log: seen.append(batch.index)
+
+        def finished(self, record):
+            raise AssertionError("no run ends")
 
     with pytest.raises(KeyboardInterrupt):
-        run_demo(entries, stream, tmp_path, progress=interrupt)
+        run_demo(entries, stream, tmp_path, progress=Interrupting())
     assert len(seen) < len(stream) and not list(tmp_path.rglob("record.json"))
 
 
@@ -201,3 +216,11 @@ def test_train_digits_writes_a_model_and_says_its_error(tmp_path):
 
 def test_the_version_is_printed():
     assert ctta("--version").stdout == f"ctta {__version__}\n"
+
+
+def test_a_second_demo_reuses_the_runs_of_the_first(tmp_path):
+    loud = tuple(argument for argument in SMALL if argument != "--quiet")
+    words = ("demo", *loud, "--methods", "source,bn", "--json", "--out", str(tmp_path))
+    first, again = ctta(*words), ctta(*words)
+    assert json.loads(again.stdout) == json.loads(first.stdout)
+    assert "100 %" in again.stderr and "images/s" not in again.stderr

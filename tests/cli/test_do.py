@@ -126,12 +126,12 @@ def test_several_commands_are_run_in_turn_and_named_on_stderr(tmp_path: Path) ->
     ("text", "code", "said"),
     [
         ("command = run", 1, "BadData: {file} is not TOML: Invalid value (at line 1, column 11)."),
-        ("", 1, '{file} names no command. Write, say, command = "run".'),
+        ("", 1, '{file} names no command. Add a line such as command = "run".'),
         ("command = 3", 1, "{file} names no command"),
         ('command = "rn"', 1, "UnknownCommand: 'rn' is not a known command. Did you mean 'run'?"),
         ('command = "do"\nfile = "runs.toml"', 1, "UnknownCommand: 'do' is not a known command."),
-        ('command = "train"', 1, "'train' stands for several commands: train digits, train cifar10"),
-        ('command = "run dmse"', 1, "'dmse' follows the command in 'run dmse'. Arguments are keys of their own."),
+        ('command = "train"', 1, "'train' is a group of commands: train digits, train cifar10"),
+        ('command = "run dmse"', 1, "'dmse' follows the command in 'run dmse'. Write arguments as separate keys."),
         (
             'command = "run"\nmethod = "bn"\nstream = "digits"\nbatchsize = 3',
             1,
@@ -144,13 +144,13 @@ def test_several_commands_are_run_in_turn_and_named_on_stderr(tmp_path: Path) ->
         (
             'command = "run"\nmethod = "bn"\nstream = "digits"\nseed = true',
             1,
-            "'seed' takes a value. Got true instead.",
+            "'seed' needs a value. Got true.",
         ),
         ('command = "run"\nmethod = "bn"\nstream = "digits"\nquiet = 1', 1, "'quiet' must be true or false. Got 1"),
-        ('command = "run"\nmethod = "bn"\nstream = "digits"\nseed = 2024-05-01', 1, "Got 2024-05-01 instead."),
+        ('command = "run"\nmethod = "bn"\nstream = "digits"\nseed = 2024-05-01', 1, "Got 2024-05-01."),
         ('command = "run"\nmethod = "bn"\nstream = "digits"\nsave_every = 1\nsave-every = 2', 1, "'save-every' twice"),
         ('command = "run"\nmethod = "bn"\nstream = "digits"\nseverity = 6', 2, "--severity"),
-        ('command = "demo"\n[[do]]\ncommand = "demo"', 1, "one command, or [[do]] tables and nothing beside them"),
+        ('command = "demo"\n[[do]]\ncommand = "demo"', 1, "either one command or [[do]] tables, and nothing else"),
         ('[[do]]\ncommand = "run"\nmethod = "bn"', 1, "{file}, [[do]] 1: ctta run needs 'stream'."),
     ],
 )
@@ -163,7 +163,7 @@ def test_a_mistake_is_named(tmp_path: Path, text: str, code: int, said: str) -> 
 
 def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
     missing = CliRunner().invoke(app, ["do", str(tmp_path / "no.toml")])
-    assert missing.exit_code == 1 and missing.stderr == f"MissingData: There is no file {tmp_path / 'no.toml'}.\n"
+    assert missing.exit_code == 1 and missing.stderr == f"MissingData: {tmp_path / 'no.toml'} does not exist.\n"
     (tmp_path / "no.toml").write_bytes(b"\xff\xfe\x00")
     foreign = CliRunner().invoke(app, ["do", str(tmp_path / "no.toml")])
     assert foreign.exit_code == 1 and "no.toml is not TOML" in foreign.stderr

@@ -14,9 +14,9 @@ from torch import nn
 from typer.testing import CliRunner, Result
 
 import ctta
-from ctta.bench.cluster import _anywhere
+from ctta.bench.executors.ray import with_absolute_paths
+from ctta.bench.folder import read_record
 from ctta.bench.jobs import Job
-from ctta.bench.record import read_record
 from ctta.cli import app
 from ctta.errors import BadData, MissingData, ModelError, NotWeights, ParameterError, UnknownModel, UserCodeError
 from ctta.nets.by_name import load_model
@@ -41,7 +41,7 @@ ready = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 10))
 class Calmer(ctta.Tent):
     """Tent that logs one thing more."""
     def adapt(self, x):
-        step = super().adapt(x)
+        step = yield from super().adapt(x)
         return ctta.Step(step.logits, step.loss, {"calm": 1.0})
 '''
 
@@ -115,9 +115,9 @@ def test_worker_processes_load_own_code_and_find_the_same_numbers(code: Path, tm
 
 def test_a_job_for_another_machine_names_files_by_absolute_paths(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(code.parent)
-    job = _anywhere(Job(method="mine.py:Calmer", stream="digits", model="hf:nets/vit"))
+    job = with_absolute_paths(Job(method="mine.py:Calmer", stream="digits", model="hf:nets/vit"))
     assert job.method == f"{code}:Calmer" and job.model == f"hf:{code.parent / 'nets' / 'vit'}"
-    assert _anywhere(Job(method="tent", stream="digits", model="pkg.mod:net")).model == "pkg.mod:net"
+    assert with_absolute_paths(Job(method="tent", stream="digits", model="pkg.mod:net")).model == "pkg.mod:net"
 
 
 def test_an_experiment_gets_a_row_for_an_own_method(code: Path, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_an_experiment_gets_a_row_for_an_own_method(code: Path, tmp_path: Path) 
     assert result.exit_code == 0, result.output
     rows = {row["row"]: row for row in json.loads(result.stdout)["rows"]}
     assert rows["mine.py:Calmer"]["paper"] is None and len(rows) == 2
-    assert read_record(tmp_path / rows["mine.py:Calmer"]["runs"][0])["spec"]["method"].startswith("calmer@")
+    assert read_record(tmp_path / rows["mine.py:Calmer"]["runs"][0]).spec.method.startswith("calmer@")
 
 
 def test_doctor_takes_own_methods_and_models_of_the_table(code: Path) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ctta._adapter.answer import Answer
 from ctta.adapter import Adapter, Step
-from ctta.answer import Answer
 from ctta.errors import NothingToTrain
 from ctta.functional import entropy
 from ctta.norms import batch_norms, norm_affine, use_batch_statistics

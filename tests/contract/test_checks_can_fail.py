@@ -13,16 +13,16 @@ from ctta.testing.task import fit, labelled_images, trained
 
 CAUGHT = [
     (broken.AttachedLogits, "finite_logits", "detached"),
-    (broken.WritesToImages, "finite_logits", "images of the caller"),
+    (broken.WritesToImages, "finite_logits", "caller's images"),
     (broken.TrainsMore, "only_trained_move", "head.bias"),
     (broken.ChangesTheModel, "only_trained_move", "user's own model"),
     (broken.KeepsTheOptimizer, "reset_restores", "optimizer"),
-    (broken.CountsInSecret, "reset_restores", "same answers"),
+    (broken.CountsInSecret, "reset_restores", "same predictions"),
     (broken.ForgetsInCheckpoints, "resume_bit_equal", "bit for bit"),
     (broken.DrawsFromTorch, "seeded", "generator.torch"),
     (broken.DrawsFromNumpy, "seeded", "generator.numpy"),
     (broken.DrawsFromPython, "seeded", "generator.random"),
-    (broken.PredictCounts, "predict_leaves_no_trace", "answer the same twice"),
+    (broken.PredictCounts, "predict_leaves_no_trace", "called twice"),
     (broken.NeedsGrad, "grad_modes", "torch.no_grad"),
     (broken.AllowsInferenceMode, "grad_modes", "InferenceMode"),
     (broken.StumblesOverOne, "batch_of_one", "ValueError"),
@@ -40,8 +40,8 @@ CAUGHT = [
     (broken.AsksTheNetwork, "constructor_reads_nothing", "create_connection"),
     (broken.Collapses, "clean_stream", "error of at most"),
     (broken.PredictsAfterLearning, "predicts_before_learning", "logits that differ"),
-    (broken.AsksTwice, "ask_and_learn_is_step", "ask to predict as step does"),
-    (broken.RemembersWhatWasForgotten, "forget_leaves_no_trace", "as if nothing had been asked"),
+    (broken.AsksTwice, "ask_and_learn_is_step", "same logits from ask"),
+    (broken.RemembersWhatWasForgotten, "forget_leaves_no_trace", "not to affect the next step"),
 ]
 
 

@@ -12,12 +12,12 @@ from torch import Tensor
 from ctta import Classifier, Tent
 from ctta.augment import View
 from ctta.bench import evaluate
+from ctta.corruptions import CORRUPTIONS, HELD_OUT, corrupt
 from ctta.doctor import examine
 from ctta.methods import fisher_from_source
 from ctta.methods.deyo import occlude, shuffle_patches
 from ctta.prototypes import prototypes_from_source
 from ctta.streams import Images, Stream, continual, corrupted, mixed
-from ctta.streams.corruptions import CORRUPTIONS, HELD_OUT, corrupt
 from ctta.streams.protocols import clean, correlated, gradual, recurring
 from ctta.testing.compare import difference, same_bits
 from ctta.testing.models import bn_cnn

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from ctta.bench.content import digest_of, digest_of_domains
 from ctta.bench.sources import read_images
+from ctta.datasets.domain import Domain
+from ctta.datasets.manifest import NAME, write_manifest
 from ctta.errors import CttaError
 from ctta.streams.datasets import domainnet126, image_folder, imagenet_c, own_c
-from ctta.streams.datasets.manifest import NAME, write_manifest
-from ctta.streams.domain import Domain
 from hostile.mutations import MUTATIONS
 from hostile.tally import Tally
 
@@ -96,7 +96,7 @@ def _specimens(root: Path) -> list[Specimen]:
         save(path, **content)
 
         def read() -> Content:
-            with patch("ctta.streams.datasets.files._MAP_FROM", 1 if mapped else 1 << 40):
+            with patch("ctta.datasets.array_files._MAP_FROM", 1 if mapped else 1 << 40):
                 images = read_images(path, 10)
             return images.x, images.y, digest_of(images)
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import torch
 
-import ctta.bench.pool  # noqa: F401
+import ctta.bench.executors  # noqa: F401
 from ctta import nets
+from ctta.bench.folder import read_record
 from ctta.bench.jobs import Job, build_adapter
-from ctta.bench.record import read_record
 from ctta.cli import app
-from ctta.streams.digits import digits
+from ctta.datasets.digits import digits
 from hostile.tally import Tally
 from running import numbers
 
@@ -84,7 +84,7 @@ def _command(words: tuple[str, ...], out: Path) -> None:
 def _reached(folder: Path) -> int:
     """The number of steps behind the newest checkpoint; a finished run has none and has reached its end."""
     records = [read_record(path) for path in folder.glob("*/record.json")]
-    if any(record["complete"] for record in records):
+    if any(record.complete for record in records):
         return 10**9
     return max((int(path.stem.removeprefix("step-")) for path in folder.glob("*/step-*.ctta")), default=0)
 

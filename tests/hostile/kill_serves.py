@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from ctta.checkpoint import serialised
+from ctta._adapter.checkpoint import serialised
 from ctta.errors import CttaError
 from ctta.serve.replay import replay
 from ctta.serve.service import Service

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ctta.bench.compare import differences, other_versions, rows, text_table
-from ctta.bench.jobs import Job, do
-from ctta.bench.record import FORMAT, read_record, read_records
+from ctta.bench.folder import read_record, read_records
+from ctta.bench.jobs import Job, execute
+from ctta.bench.record import FORMAT
 from ctta.bench.steps import line_of, read_steps
 from ctta.errors import CttaError
-from hostile.mutations import MUTATIONS, Mutate, delete, flip_a_bit, replace_all, truncate
+from hostile.mutations import MUTATIONS, delete, flip_a_bit
 from hostile.tally import Tally
 from run_folders import record_of, steps_of, write_run
 from running import numbers
@@ -53,7 +54,7 @@ def _prepare(root: Path) -> None:
     steps = steps_of((4, 2, 1), teacher=True)
     place = write_run(root / "finished", record_of("dmse", steps))
     (place / "steps.jsonl").write_text("".join(map(line_of, steps)))
-    do(JOB, root / "whole")
+    execute(JOB, root / "whole")
 
     def stop_later(adapter: object, steps: int) -> Any:
         def hear(batch: object, log: dict[str, Any]) -> None:
@@ -63,7 +64,7 @@ def _prepare(root: Path) -> None:
         return hear
 
     with suppress(_Stop):
-        do(JOB, root / "interrupted", save_every=0.0, progress=stop_later)
+        execute(JOB, root / "interrupted", save_every=0.0, progress=stop_later)
 
 
 def _record(draw: random.Random, root: Path) -> str:
@@ -80,7 +81,7 @@ def _record(draw: random.Random, root: Path) -> str:
 def _log(draw: random.Random, root: Path) -> str:
     """Any damage to the bytes of a step log."""
     [path] = (root / "finished").glob("*/steps.jsonl")
-    counts = read_record(path.parent)["counts"]
+    counts = read_record(path.parent).counts
     data, sound = path.read_bytes(), read_steps(path, counts)
     try:
         path.write_bytes(draw.choice(MUTATIONS)(draw, data))
@@ -137,10 +138,6 @@ def _change(draw: random.Random, value: Any) -> None:
         return
 
 
-#: What a checkpoint must survive is tried in the checkpoints' own script; here it is enough that it is damaged.
-_TO_CHECKPOINTS: tuple[Mutate, ...] = (truncate, replace_all)
-
-
 def _interrupted(draw: random.Random, root: Path) -> str:
     """Damage to one file of an interrupted run: it ends with the same numbers, or says what to delete."""
     [whole] = (root / "whole").glob("*/record.json")
@@ -149,10 +146,9 @@ def _interrupted(draw: random.Random, root: Path) -> str:
     try:
         files = sorted(path for path in copy.glob("*/*") if path.name != "lock")
         path = draw.choice(files)
-        mutations = _TO_CHECKPOINTS if path.suffix == ".ctta" else (*MUTATIONS, flip_a_bit, delete)
-        path.write_bytes(draw.choice(mutations)(draw, path.read_bytes()))
+        path.write_bytes(draw.choice((*MUTATIONS, flip_a_bit, delete))(draw, path.read_bytes()))
         try:
-            record = do(JOB, copy)
+            record = execute(JOB, copy)
         except CttaError as error:
             return type(error).__name__ if "elete" in str(error) else f"!{error} does not say what to delete"
         same = numbers(record, copy) == numbers(read_record(whole), root / "whole")

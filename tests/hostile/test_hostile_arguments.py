@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from long_streams import SETTINGS, Use, follow, learnt, model, violations
 from set_values import Case, cases, outcome
 from torch import nn
@@ -53,6 +54,24 @@ def test_every_argument_is_checked_before_the_model_is_touched(name: str) -> Non
         for value in odd:
             with pytest.raises(ParameterError, match=f"'{argument}' parameter of {cls.__name__}"):
                 cls(Untouchable(), **{argument: value})
+
+
+EXTREMES = (0.0, 1e38, 1e308, 2**31, 2**63 - 1)
+
+
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_extreme_numbers_are_refused_by_name_or_survived(name: str) -> None:
+    images = torch.rand(2, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    for argument, default in methods()[name].arguments().items():
+        if isinstance(default, bool) or not isinstance(default, (int, float, type(None))):
+            continue
+        for value in EXTREMES:
+            try:
+                adapter = methods()[name](model(0), **(SETTINGS.get(name, {}) | {argument: value}))
+            except ParameterError:
+                continue
+            for x in images:
+                assert adapter.step(x).logits.isfinite().all(), (argument, value)
 
 
 @pytest.mark.parametrize("name", ["cotta", "dmse", "eata", "rotta", "sar"])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ctta._adapter.savepoint import Savepoint
 from ctta.registry import methods
-from ctta.savepoint import Savepoint
 from hostile.checkpoints import DAMAGES, Damage, saved_files, survives
 from hostile.interrupts import interrupted_step_is_whole
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from ctta.bench.record import Record
 from ctta.paper import EXPERIMENTS, Cell, Outcome, experiment
 from ctta.paper.drawings import draw_alphas, draw_best_alphas, draw_lines, draw_orders, draw_prototypes, draw_resets
 from ctta.plots.style import svg
+from run_folders import record_of
 
 Make = Callable[..., Outcome]
 
@@ -28,24 +31,23 @@ def make(tmp_path: Path) -> Make:
             address = f"{len(list(tmp_path.iterdir()))}"
             log = {"entropy": 0.3, "alpha": 0.99, "entropy_right": [3, *[0] * 19], "entropy_wrong": [*[0] * 19, 1]}
             steps = [
-                log | {"index": i, "domain": "fog", "images": 4, "error": 25.0, "teacher_reset": float(i)}
+                log | {"index": i, "domain": "fog", "images": 4, "wrong": 1, "error": 25.0, "teacher_reset": float(i)}
                 for i in (0, 1)
             ]
             (tmp_path / address).mkdir()
             (tmp_path / address / "steps.jsonl").write_text("\n".join(json.dumps(step) for step in steps))
             p = np.random.default_rng(seed).normal(size=(2, 10, 8)).astype(np.float32)
             save_file({"p_0": p[0], "p_t": p[1]}, tmp_path / address / "adapted.ctta")
+            made = record_of(cell.method, steps, seed=seed, model={"name": "cifar10_resnet20"})
             records.append(
-                {
-                    "address": address,
-                    "steps": "steps.jsonl",
-                    "errors": by_domain,
-                    "mean": sum(by_domain.values()) / len(by_domain),
-                    "images": 8,
-                    "settings": {"e_min": 0.2, "gamma": 0.3, "beta": 0.01} | cell.settings,
-                    "source_free": not cell.source_data,
-                    "spec": {"seed": seed, "method": cell.method, "model": {"name": "cifar10_resnet20"}},
-                }
+                replace(
+                    Record.from_json(made),
+                    address=address,
+                    errors=by_domain,
+                    mean=sum(by_domain.values()) / len(by_domain),
+                    settings={"e_min": 0.2, "gamma": 0.3, "beta": 0.01, **cell.settings},
+                    source_free=not cell.source_data,
+                )
             )
         return Outcome(cell, records, tmp_path)
 

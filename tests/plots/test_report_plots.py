@@ -38,7 +38,7 @@ def styles_of(rows: list[Row]) -> dict[str, Any]:
 
 
 def logged(group: Group) -> list[Any]:
-    return [(row.label, [group.logs[record["address"]].steps for record in row.records]) for row in group.rows]
+    return [(row.label, [group.logs[record.address].steps for record in row.records]) for row in group.rows]
 
 
 def heights(panel: Panel) -> list[list[float]]:
@@ -53,7 +53,7 @@ def test_a_row_carries_the_records_of_its_seeds(tmp_path: Path) -> None:
     for seed in (0, 1):
         make_run(tmp_path, "tent", seed=seed)
     (row,) = read_groups([tmp_path])[0].rows
-    assert [record["spec"]["seed"] for record in row.records] == list(row.seeds) == [0, 1]
+    assert [record.spec.seed for record in row.records] == list(row.seeds) == [0, 1]
 
 
 def test_bars_are_as_long_as_the_mean_errors(rows: list[Row]) -> None:
@@ -130,4 +130,4 @@ def test_of_many_rows_the_source_and_the_best_are_drawn(tmp_path: Path) -> None:
 def test_groups_are_in_the_order_of_data_model_and_protocol(tmp_path: Path) -> None:
     make_run(tmp_path, "source", protocol={"name": "mixed"})
     make_run(tmp_path, "tent", protocol={"name": "continual"})
-    assert [group.spec["protocol"]["name"] for group in read_groups([tmp_path])] == ["continual", "mixed"]
+    assert [group.spec.protocol_name for group in read_groups([tmp_path])] == ["continual", "mixed"]

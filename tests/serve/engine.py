@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 import ctta
+from ctta._adapter.checkpoint import read
 from ctta.adapter import Adapter, Learning, Step
-from ctta.checkpoint import read
 from ctta.serve.service import Service
 from ctta.serve.types import Ask, Limits, Reply
 from ctta.testing.compare import difference

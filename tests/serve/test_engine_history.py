@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import ctta
-from ctta.checkpoint import serialised
+from ctta._adapter.checkpoint import serialised
 from ctta.errors import MethodMismatch, NotACheckpoint, SourceMismatch, StateInUse, UnknownSnapshot
 from ctta.guard import parse_rules
 from ctta.serve.audit import read_audit

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import ctta
-from ctta.checkpoint import serialised
+from ctta._adapter.checkpoint import serialised
 from ctta.errors import (
     ImageShape,
     LabelError,

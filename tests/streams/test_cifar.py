@@ -13,10 +13,11 @@ import torch
 from PIL import Image
 
 from ctta import fetch as fetching
-from ctta.digests import sha256_of
+from ctta._system.digests import sha256_of
+from ctta.datasets import cifar10 as cifar
+from ctta.datasets import cifar100
 from ctta.errors import BadData, MissingData
 from ctta.fetch import cifar10 as fetch_cifar10
-from ctta.streams import cifar, cifar100
 
 COUNTS = {"test": 3, "train": 10}
 

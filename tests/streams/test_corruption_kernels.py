@@ -8,14 +8,14 @@ import pytest
 import torch
 from PIL import Image
 
-from ctta.streams.corruptions import corrupt
-from ctta.streams.corruptions.blur import _disk
-from ctta.streams.corruptions.edges import canny, distance
-from ctta.streams.corruptions.filters import convolve, gaussian
-from ctta.streams.corruptions.glass import scan_sources
-from ctta.streams.corruptions.motion import _accumulated, _gathered, motion
-from ctta.streams.corruptions.plasma import plasma
-from ctta.streams.corruptions.poisson import poisson
+from ctta.corruptions import corrupt
+from ctta.corruptions.blur import _disk
+from ctta.corruptions.edges import canny, distance
+from ctta.corruptions.filters import convolve, gaussian
+from ctta.corruptions.glass import scan_sources
+from ctta.corruptions.motion import _accumulated, _gathered, motion
+from ctta.corruptions.plasma import plasma
+from ctta.corruptions.poisson import poisson
 
 
 def images(count: int = 2, channels: int = 3, height: int = 20, width: int = 24) -> torch.Tensor:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from ctta.streams.corruptions import CORRUPTIONS, HELD_OUT, corrupt
+from ctta.corruptions import CORRUPTIONS, HELD_OUT, corrupt
 
 SHARED = Path(os.environ.get("CTTA_SHARED", Path(__file__).resolve().parents[2] / "../shared/data"))
 DETERMINISTIC = (
@@ -130,7 +130,7 @@ def test_random_ones_by_statistics_at_224(name: str, severity: int, imagenet: di
 def test_motion_blur_pixel_by_pixel_at_the_angle_of_the_reference(
     severity: int, cifar: dict[str, torch.Tensor]
 ) -> None:
-    from ctta.streams.corruptions.motion import motion  # noqa: PLC0415
+    from ctta.corruptions.motion import motion  # noqa: PLC0415
 
     radius, sigma = {1: (6, 1.0), 5: (9, 2.5)}[severity]
     angles = torch.arange(-45, 45.01, 0.5)
@@ -145,6 +145,7 @@ def test_a_fixed_classifier_errs_as_on_the_published_images() -> None:
     from ctta.nets import MODELS, load  # noqa: PLC0415
 
     net = load("cifar10_resnet20", shared("cifar10_resnet20.safetensors"))
+    net.to(memory_format=torch.channels_last)  # faster
     model = MODELS["cifar10_resnet20"]
     mean, std = (torch.tensor(value).view(1, 3, 1, 1) for value in (model.mean, model.std))
     with np.load(shared("cifar10_test.npz")) as arrays:

@@ -6,6 +6,8 @@ from itertools import pairwise
 import pytest
 import torch
 
+from ctta.corruptions import CORRUPTIONS, HELD_OUT, constants, corrupt, frost_source
+from ctta.corruptions.constants import Scale
 from ctta.errors import (
     ImageDtype,
     ImageRange,
@@ -14,8 +16,6 @@ from ctta.errors import (
     ParameterError,
     UnknownStream,
 )
-from ctta.streams.corruptions import CORRUPTIONS, HELD_OUT, constants, corrupt, frost_source
-from ctta.streams.corruptions.constants import Scale
 
 EVERY = CORRUPTIONS + HELD_OUT
 SCALES: tuple[Scale, ...] = ("cifar", "imagenet")

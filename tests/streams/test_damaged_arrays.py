@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from ctta.datasets.array_files import read_npy, read_npz
 from ctta.errors import BadData
 from ctta.streams.datasets import own_arrays
-from ctta.streams.datasets.files import read_npy, read_npz
 
 X = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
 Y = np.arange(6)
@@ -106,7 +106,7 @@ def test_an_npz_with_two_arrays_of_one_name_is_named(tmp_path: Path) -> None:
 
 
 def test_a_zip_bomb_is_refused_by_what_it_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctta.streams.datasets.zipped._BOMB_FROM", 1 << 20)
+    monkeypatch.setattr("ctta.datasets.zipped._BOMB_FROM", 1 << 20)
     zeros = np.zeros((400, 32, 32, 3), np.uint8)
     np.savez_compressed(tmp_path / "a.npz", x=zeros, y=np.zeros(400, int))
     with pytest.raises(BadData, match=r"would unpack to 1\.2 MB"):
@@ -114,7 +114,7 @@ def test_a_zip_bomb_is_refused_by_what_it_claims(tmp_path: Path, monkeypatch: py
 
 
 def test_a_compressed_array_that_memory_cannot_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctta.streams.datasets.zipped._physical_memory", lambda: 1000)
+    monkeypatch.setattr("ctta.datasets.zipped._physical_memory", lambda: 1000)
     np.savez_compressed(tmp_path / "a.npz", x=X, y=Y)
     with pytest.raises(BadData, match=r"does not fit into memory: save it with np\.savez"):
         read_npz(tmp_path / "a.npz")
@@ -128,7 +128,7 @@ def test_an_array_longer_or_shorter_than_its_member_is_named(tmp_path: Path) -> 
 
 
 def test_a_changed_pixel_of_a_mapped_npz_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctta.streams.datasets.files._MAP_FROM", 1)
+    monkeypatch.setattr("ctta.datasets.array_files._MAP_FROM", 1)
     path = tmp_path / "a.npz"
     x = np.random.default_rng(1).integers(0, 256, (200, 16, 16, 3), dtype=np.uint8)
     write_zip(path, x=npy(x), y=npy(np.zeros(200, int)))

@@ -7,12 +7,12 @@ import pytest
 import torch
 from PIL import Image
 
+from ctta.datasets.array_files import read_npz
+from ctta.datasets.manifest import write_manifest
+from ctta.datasets.pictures import centre
 from ctta.errors import BadData, MissingData
 from ctta.streams import continual
 from ctta.streams.datasets import domainnet126, image_folder, imagenet_c, own_arrays
-from ctta.streams.datasets.files import read_npz
-from ctta.streams.datasets.manifest import write_manifest
-from ctta.streams.datasets.pictures import centre
 
 SYNSETS = [f"n{i:08d}" for i in range(1000)]
 
@@ -244,7 +244,7 @@ def test_a_large_npz_is_mapped_and_a_small_one_read(tmp_path, monkeypatch):
     x = np.random.default_rng(0).integers(0, 256, (20, 16, 16, 3), dtype=np.uint8)
     np.savez(tmp_path / "mine.npz", y=np.arange(20) % 4, x=x)
     small = own_arrays([tmp_path / "mine.npz"])[0]
-    monkeypatch.setattr("ctta.streams.datasets.files._MAP_FROM", 1)
+    monkeypatch.setattr("ctta.datasets.array_files._MAP_FROM", 1)
     found, _ = read_npz(tmp_path / "mine.npz")
     assert isinstance(found, np.memmap)
     large = own_arrays([tmp_path / "mine.npz"])[0]

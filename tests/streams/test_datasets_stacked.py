@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from ctta.digests import md5_of
+from ctta._system.digests import md5_of
+from ctta.datasets import cifar_c as stacked
+from ctta.datasets.manifest import write_manifest
+from ctta.datasets.published import CIFAR10_C
 from ctta.errors import BadData, MissingData, ParameterError
 from ctta.streams import continual
-from ctta.streams.datasets import cifar10_c, cifar100_c, own_c, stacked
-from ctta.streams.datasets.manifest import write_manifest
-from ctta.streams.datasets.published import CIFAR10_C
+from ctta.streams.datasets import cifar10_c, cifar100_c, own_c
 from nets.nets_data import shared_file
 
 ROWS = 50_000

@@ -5,9 +5,9 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
+from ctta.datasets.digits import enlarge
 from ctta.errors import MissingExtra
 from ctta.streams import digits
-from ctta.streams.digits import enlarge
 
 
 def test_every_digit_of_the_file_is_either_trained_on_or_streamed():

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ctta.datasets.pictures import centre, read_picture
 from ctta.errors import BadData
 from ctta.streams.datasets import domainnet126, image_folder
-from ctta.streams.datasets.pictures import centre, read_picture
 
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 32 32\n%%EndComments\nshowpage\n%%EOF\n"
 

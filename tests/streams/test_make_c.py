@@ -10,12 +10,12 @@ import pytest
 import torch
 from PIL import Image
 
+from ctta.corruptions import constants, corrupt, frost_source
+from ctta.datasets.write.arrays import ArraySource
+from ctta.datasets.write.corrupt_dataset import Recipe, make_c
+from ctta.datasets.write.folders import FolderSource
 from ctta.errors import BadData, MissingData, ParameterError, UnknownStream
-from ctta.streams.corruptions import constants, corrupt, frost_source
 from ctta.streams.datasets import cifar10_c, imagenet_c, own_c
-from ctta.streams.make_arrays import ArraySource
-from ctta.streams.make_c import Recipe, make_c
-from ctta.streams.make_folders import FolderSource
 
 RECIPE = Recipe(("gaussian_noise", "contrast"), (1, 5), seed=7)
 

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from ctta.corruptions import CORRUPTIONS, corrupt
 from ctta.errors import ImageDtype, ImageShape, LabelError, ParameterError, UnknownStream
 from ctta.streams import (
     Domain,
@@ -17,7 +18,6 @@ from ctta.streams import (
     then,
 )
 from ctta.streams import continual as in_order
-from ctta.streams.corruptions import CORRUPTIONS, corrupt
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_kept_domain_is_made_once(images, monkeypatch):
         calls.append(name)
         return x
 
-    monkeypatch.setattr("ctta.streams.generated.corrupt", counted)
+    monkeypatch.setattr("ctta.datasets.corrupted.corrupt", counted)
     stream = continual(images, corruptions=("fog", "snow"), keep=True)
     list(stream), list(stream)
     assert calls == ["fog", "snow"]

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 import ctta
 from ctta import errors
+from ctta._system.digests import md5_of, sha256_of
+from ctta._system.files import foreign, write_atomically
 from ctta.cli import app
 from ctta.cli.toml_file import UnknownCommand, read_lines
-from ctta.digests import md5_of, sha256_of
-from ctta.files import foreign, write_atomically
 
 # The packages of pyproject.toml that a module may miss here.
 INSTALLED = {"torch", "numpy", "safetensors", "PIL", "sklearn", "matplotlib", "jinja2", "tensorboard", "ray"}

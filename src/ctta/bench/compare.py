@@ -1,4 +1,4 @@
-"""Records side by side: like with like, seeds of one run as mean and spread."""
+"""Records in one table: comparable runs only, the seeds of one setting as mean and spread."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ctta.bench.comparability import MUST_MATCH, comparable, comparable_key, distinctions, missing
 from ctta.bench.defaults import recipe_named
 from ctta.bench.escapes import latex_text, markdown_text, one_line
-from ctta.bench.record import other_version
-from ctta.bench.spec import COMPARABLE
-from ctta.bench.unlike import comparable, distinctions, unsaid
+from ctta.bench.record import Record, other_version
+from ctta.bench.scores import SeedScores
+from ctta.bench.spec import RunSpec
 from ctta.errors import UnlikeRuns
 
-#: Stands for the error of a domain that a row does not have.
+#: Printed for the error of a domain that a row does not have.
 NONE = "–"
 
 
@@ -42,33 +43,42 @@ class Row:
     mean: float
     spread: float | None
     images_per_second: float
-    records: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+    records: tuple[Record, ...] = field(default=(), repr=False)
 
     @property
     def peak_memory(self) -> float | None:
         """Mean peak memory of the runs in bytes; None if it is unknown for one of them."""
-        sizes = [record["peak_memory"] for record in self.records]
-        return None if None in sizes else statistics.fmean(sizes)
+        sizes = [record.peak_memory for record in self.records]
+        known = [size for size in sizes if size is not None]
+        return statistics.fmean(known) if len(known) == len(sizes) else None
 
     def to_json(self) -> dict[str, Any]:
-        """The numbers of the row as plain values, without the records."""
+        """The numbers of the row as a JSON object, without the records."""
         return {name: value for name, value in asdict(self).items() if name != "records"}
 
 
-def rows(records: Sequence[dict[str, Any]], *, force: bool = False) -> list[Row]:
-    """A row per method and settings; unlike runs are refused, or if forced have rows that name what differs."""
-    if (unlike := differences(records)) and not force:
-        fact, values = next(iter(unlike.items()))
+def rows(records: Sequence[Record], *, force: bool = False) -> list[Row]:
+    """Make a row per method and settings.
+
+    Args:
+        records: The records.
+        force: Whether to accept runs that cannot be compared; their rows then name what differs.
+
+    Raises:
+        UnlikeRuns: The runs cannot be compared.
+    """
+    if (different := differences(records)) and not force:
+        name, values = next(iter(different.items()))
         raise UnlikeRuns(
-            f"These runs differ in {fact}: {'; '.join(values)}. Their errors cannot be compared. "
+            f"These runs differ in {name}: {'; '.join(values)}. Their errors cannot be compared. "
             "Choose like runs, or use --force, which names in each row what differs."
         )
-    groups: dict[tuple[str, str | None, str], dict[int, dict[str, Any]]] = {}
-    for record, facts in zip(records, distinctions([record["spec"] for record in records]), strict=True):
-        spec = record["spec"]
+    groups: dict[tuple[str, str | None, str], dict[int, Record]] = {}
+    for record, facts in zip(records, distinctions([record.spec for record in records]), strict=True):
+        spec = record.spec
         name = label(record) + (f" [{', '.join(f'{k}={v}' for k, v in facts.items())}]" if facts else "")
-        # The label abbreviates these facts; the key must not.
-        groups.setdefault((name, spec.get("source_data"), comparable_key(spec)), {})[spec["seed"]] = record
+        # The label abbreviates what differs; the key must not.
+        groups.setdefault((name, spec.source_data, comparable_key(spec)), {})[spec.seed] = record
     names = [name for name, _, _ in groups]
     return [
         _row(name if names.count(name) == 1 else f"{name} source {str(source)[:8]}", list(group.values()))
@@ -76,78 +86,96 @@ def rows(records: Sequence[dict[str, Any]], *, force: bool = False) -> list[Row]
     ]
 
 
-def comparable_key(spec: dict[str, Any]) -> str:
-    """A text that is equal for two specifications if and only if their numbers can be compared.
+def differences(records: Sequence[Record]) -> dict[str, list[str]]:
+    """The fields that make runs incomparable, each with its values and a run that has each value.
 
     Args:
-        spec: The specification of a run, as in its record.
+        records: The records.
     """
-    return json.dumps([comparable(spec, fact) for fact in COMPARABLE], sort_keys=True)
-
-
-def differences(records: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
-    """The facts that make runs unlike, each with its values."""
     found = {}
-    for fact in COMPARABLE:
+    for name in MUST_MATCH:
         values: dict[str, str] = {}
         for record in records:
-            value = json.dumps(comparable(record["spec"], fact), sort_keys=True)
-            values.setdefault(unsaid(fact) if value == "null" else value, label(record))
+            value = json.dumps(comparable(record.spec, name), sort_keys=True)
+            values.setdefault(missing(name) if value == "null" else value, label(record))
         if len(values) > 1:
-            found[fact] = [f"{value} in {name}" for value, name in values.items()]
+            found[name] = [f"{value} in {row}" for value, row in values.items()]
     return found
 
 
-def unlike_seeds(found: Sequence[Row]) -> list[str]:
-    """The sets of seeds that rows are means over, each with a row that has it; none where all have the same."""
-    sets: dict[tuple[int, ...], list[str]] = {}
-    for row in found:
-        sets.setdefault(tuple(sorted(row.seeds)), []).append(row.label)
-    if len(sets) < 2:
-        return []
-    return [
-        f"{', '.join(map(str, seeds))} in {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-        for seeds, names in sets.items()
-    ]
+def unlike_seeds(table: Sequence[Row]) -> list[str]:
+    """The sets of seeds that rows are means over, each with a row that has it; empty if there is only one set.
+
+    Args:
+        table: The rows of a table.
+    """
+    sets: dict[str, list[str]] = {}
+    for row in table:
+        sets.setdefault(", ".join(map(str, sorted(row.seeds))), []).append(row.label)
+    return _with_examples(sets) if len(sets) > 1 else []
 
 
-def other_versions(records: Sequence[dict[str, Any]]) -> list[str]:
-    """The other major versions of ctta or torch that made records, each with a row that it made."""
+def other_versions(records: Sequence[Record]) -> list[str]:
+    """The other major versions of ctta or torch that wrote records, each with a row that it wrote.
+
+    Args:
+        records: The records.
+    """
     found: dict[str, list[str]] = {}
     for record in records:
-        if (made := other_version(record)) is not None:
-            found.setdefault(made, []).append(label(record))
+        if (wrote := other_version(record)) is not None:
+            found.setdefault(wrote, []).append(label(record))
+    return _with_examples(found)
+
+
+def _with_examples(found: dict[str, list[str]]) -> list[str]:
     return [
-        f"{made} in {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-        for made, names in found.items()
+        f"{what} in {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        for what, names in found.items()
     ]
 
 
-def label(record: dict[str, Any]) -> str:
-    """The method as the paper writes it (^s: with source data), and the settings that are not its recipe's."""
-    spec = record["spec"]
-    name = spec["method"] if record["source_free"] else f"{spec['method']}^s"
-    return " ".join([name, *(f"{k}={v}" for k, v in sorted(own_settings(record).items()))])
+def label(record: Record) -> str:
+    """The method and settings of a record; see `label_of`.
+
+    Args:
+        record: The record.
+    """
+    return label_of(record.spec, source_free=record.source_free)
 
 
-def own_settings(record: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a run that are not its recipe's."""
-    spec = record["spec"]
-    known = recipe_named(spec["method"], spec["data"]["name"])
-    return {k: v for k, v in spec["settings"].items() if known.get(k, _Absent) != v}
+def label_of(spec: RunSpec, *, source_free: bool) -> str:
+    """The method as the paper writes it (^s: with source data), and the settings that differ from its recipe.
+
+    Args:
+        spec: The specification of a run.
+        source_free: Whether the method was given no source data.
+    """
+    name = spec.method if source_free else f"{spec.method}^s"
+    return " ".join([name, *(f"{k}={v}" for k, v in sorted(own_settings(spec).items()))])
 
 
-def text_table(found: Sequence[Row], form: str = "text", *, mark: bool = True) -> str:
+def own_settings(spec: RunSpec) -> dict[str, object]:
+    """The settings of a run that differ from the method's recipe.
+
+    Args:
+        spec: The specification of a run.
+    """
+    known = recipe_named(spec.method, spec.data_name)
+    return {k: v for k, v in spec.settings.items() if known.get(k, _Absent) != v}
+
+
+def text_table(table: Sequence[Row], form: str = "text", *, mark: bool = True) -> str:
     """Write rows as a table; the lowest error of a column is bold, or has a star in plain text.
 
     Args:
-        found: The rows.
+        table: The rows.
         form: "text", "markdown", "latex" or "csv". Labels and domains are escaped for the form.
         mark: Whether to mark the lowest errors.
     """
-    domains = list(dict.fromkeys(domain for row in found for domain in row.errors))
+    domains = list(dict.fromkeys(domain for row in table for domain in row.errors))
     head = ["method", *domains, "mean", "seeds", "images/s"]
-    body = [[r.label, *_numbers(r, domains), _mean(r), str(len(r.seeds)), f"{r.images_per_second:.0f}"] for r in found]
+    body = [[r.label, *_numbers(r, domains), _mean(r), str(len(r.seeds)), f"{r.images_per_second:.0f}"] for r in table]
     if form == "csv":
         file = io.StringIO()
         plain = [["" if cell == NONE else cell for cell in line] for line in body]
@@ -174,16 +202,15 @@ class _Absent:
     """Stands for a setting that a recipe does not have."""
 
 
-def _row(name: str, group: Sequence[dict[str, Any]]) -> Row:
-    means = [record["mean"] for record in group]
-    domains = group[0]["errors"]
+def _row(name: str, group: Sequence[Record]) -> Row:
+    scores = SeedScores.of_runs([record.errors for record in group], [record.mean for record in group])
     return Row(
         label=name,
-        seeds=tuple(record["spec"]["seed"] for record in group),
-        errors={d: statistics.fmean(r["errors"].get(d, float("nan")) for r in group) for d in domains},
-        mean=statistics.fmean(means),
-        spread=statistics.stdev(means) if len(means) > 1 else None,
-        images_per_second=statistics.fmean(record["images_per_second"] for record in group),
+        seeds=tuple(record.spec.seed for record in group),
+        errors=scores.errors,
+        mean=scores.mean,
+        spread=scores.spread,
+        images_per_second=statistics.fmean(record.images_per_second for record in group),
         records=tuple(group),
     )
 

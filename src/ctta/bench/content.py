@@ -8,11 +8,11 @@ from pathlib import Path
 
 import torch
 
-from ctta.digests import remembered, sha256_of_all
+from ctta._system.digests import remembered, sha256_of_all
+from ctta.datasets.arrays import Images
+from ctta.datasets.domain import Domain, Labelled
+from ctta.datasets.pictures import Pictures
 from ctta.errors import BadData
-from ctta.streams.arrays import Images
-from ctta.streams.datasets.pictures import Pictures
-from ctta.streams.domain import Domain, Labelled
 
 _CHUNK = 1 << 26  # bytes hashed together
 

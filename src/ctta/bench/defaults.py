@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctta.recipes import RECIPES
+from ctta.datasets import DATASETS, Dataset
+from ctta.errors import CttaError
+from ctta.method_table import built_in
 from ctta.registry import methods
 
 if TYPE_CHECKING:
@@ -12,17 +14,15 @@ if TYPE_CHECKING:
 
     from ctta.adapter import Adapter
 
-_BATCH_SIZES = {"digits": 50, "imagenet-c": 64, "domainnet-126": 128}
-
 
 def recipe(cls: type[Adapter], data: str) -> dict[str, Any]:
     """The arguments that the recipe of a method sets on a dataset.
 
     Args:
         cls: The method.
-        data: Name of the dataset; one that the recipes do not name sets nothing.
+        data: Name of the dataset; an unknown one sets nothing.
     """
-    return _on(cls.recipes, data)
+    return _on(cls.recipes, cls.__name__.lower(), data)
 
 
 def recipe_named(method: str, data: str) -> dict[str, Any]:
@@ -32,8 +32,8 @@ def recipe_named(method: str, data: str) -> dict[str, Any]:
         method: Name of the method, as in a record; an unknown one sets nothing.
         data: Name of the dataset.
     """
-    if method in RECIPES:
-        return _on(RECIPES[method], data)
+    if method in built_in():
+        return _on(built_in()[method].recipes, method, data)
     known = methods()
     return recipe(known[method], data) if method in known else {}
 
@@ -44,7 +44,8 @@ def batch_size(data: str) -> int:
     Args:
         data: Name of the dataset.
     """
-    return _BATCH_SIZES.get(data, 200)
+    dataset = _known(data)
+    return Dataset.batch_size if dataset is None else dataset.batch_size
 
 
 def default_arguments(cls: type[Adapter], data: str) -> dict[str, Any]:
@@ -57,6 +58,18 @@ def default_arguments(cls: type[Adapter], data: str) -> dict[str, Any]:
     return cls.arguments() | recipe(cls, data)
 
 
-def _on(recipes: Mapping[str, Mapping[str, Any]], data: str) -> dict[str, Any]:
-    # The digits are images of 32 pixels in ten classes.
-    return dict(recipes.get("cifar10-c" if data == "digits" else data, {}))
+def _on(recipes: Mapping[str, Mapping[str, Any]], method: str, data: str) -> dict[str, Any]:
+    dataset = _known(data)
+    chosen = None if dataset is None else dataset.recipe
+    if chosen is None:
+        return {}
+    return dict(recipes.get(chosen, {}) if isinstance(chosen, str) else chosen.get(method, {}))
+
+
+def _known(data: str) -> Dataset | None:
+    """The dataset of a record; None if it is not known here, or its plug-in is broken."""
+    entry = DATASETS.find(data)
+    try:
+        return None if entry is None else entry.load()
+    except CttaError:
+        return None

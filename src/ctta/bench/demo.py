@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
+import math
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
-from threading import Event
-from typing import Any
 
-import torch
-
+from ctta._system.device import choose_device
 from ctta.adapter import Adapter
+from ctta.bench.executors import Threads, run_tasks
 from ctta.bench.jobs import Job, build_adapter, open_stream, spec_of
-from ctta.bench.prequential import Progress, evaluate
-from ctta.bench.record import write_record
-from ctta.bench.run import record_of
+from ctta.bench.progress import ProgressDisplay
+from ctta.bench.record import Record
+from ctta.bench.run import Run
 from ctta.bench.spec import RunSpec
-from ctta.bench.steps import STEPS, line_of
-from ctta.device import choose_device
+from ctta.corruptions import CORRUPTIONS
 from ctta.errors import ParameterError
-from ctta.files import write_atomically
 from ctta.nets.by_name import load_model
 from ctta.registry import get_method
-from ctta.streams.corruptions import CORRUPTIONS
 from ctta.streams.stream import Stream
 
-#: A method ready to run, and what its run is by content.
+#: A method that is ready to run, and the specification of its run.
 Entry = tuple[RunSpec, Adapter]
 
 
@@ -41,11 +35,23 @@ def prepare_demo(
     domains: int | None = None,
     device: str | None = None,
 ) -> tuple[Stream, list[Entry]]:
-    """The stream of the demo and the named methods, just as ``ctta run METHOD digits`` would make them.
+    """Make the stream of the demo and its methods, as ``ctta run METHOD digits`` would.
 
-    The constants of the corruptions are those of ImageNet-C. The weaker ones of CIFAR-10-C suit photographs with detail
-    in every pixel. A digit is 8 x 8 cells enlarged four times: at severity 5 they leave seven of the fifteen domains
-    within two points of the clean error, and there is nothing to adapt to.
+    The corruptions have the constants of ImageNet-C. The weaker ones of CIFAR-10-C suit photographs with detail in
+    every pixel. A digit is 8 x 8 cells enlarged four times: at severity 5, they would leave seven of the fifteen
+    domains within two points of the clean error, with nothing to adapt to.
+
+    Args:
+        names: Names of the methods; a method that is named twice runs once.
+        images: Images per domain; None means all.
+        batch_size: Images per batch.
+        severity: Severity of the corruptions.
+        seed: Seed of the image order, the corruptions and the methods.
+        domains: Number of corruptions, from the first; None means all.
+        device: Where to compute; None means the best device.
+
+    Raises:
+        ParameterError: The last batch of a domain would be a single image.
     """
     job = Job(
         method="source",
@@ -79,49 +85,38 @@ def run_demo(
     folder: Path,
     *,
     command: str = "",
-    progress: Callable[[Adapter], Progress] | None = None,
-) -> list[dict[str, Any]]:
-    """Run every method through the same stream, as many at once as there are cores, each on one thread.
+    progress: ProgressDisplay | None = None,
+) -> list[Record]:
+    """Run every method through the same stream, in as many threads as there are cores. Finished runs are reused.
 
-    One thread per method keeps both cores busy where a small network cannot, holds its pace beside busy neighbours,
-    and gives the same numbers whatever the number of cores. ``folder`` takes the records, which are also returned;
-    ``progress`` gives the listener for a method.
+    Args:
+        entries: The methods that `prepare_demo` gives.
+        stream: The stream that it gives.
+        folder: Folder of the runs.
+        command: The command line for the records.
+        progress: Shows the progress.
+
+    Returns:
+        The records, in the order of the entries.
     """
+    # The longest first, so that none is left to run alone at the end.
+    longest = sorted(entries, key=lambda entry: cost(entry[1]), reverse=True)
+    runs = [_run(spec, adapter, stream, command) for spec, adapter in longest]
+    # No run is long enough to need a checkpoint.
+    records = run_tasks(Threads(), runs, folder, save_every=math.inf, progress=progress)
+    by_address = {record.address: record for record in records}
+    return [by_address[spec.address] for spec, _ in entries]
 
-    stop = Event()
 
-    def run(spec: RunSpec, adapter: Adapter) -> dict[str, Any]:
-        batches = takewhile(lambda _: not stop.is_set(), stream)
-        report = evaluate(adapter, batches, progress=progress(adapter) if progress else None)
-        if stop.is_set():
-            raise CancelledError
-        # Memory is measured of a process, and this one holds all the methods.
-        record = record_of(spec, adapter, report.steps, command) | {"peak_memory": None}
-        lines = "".join(map(line_of, report.steps))
-        write_atomically(folder / spec.address / STEPS, lines.encode())
-        write_record(folder / spec.address, record)
-        return record
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(threads) as pool:
-            # The longest first, so that none is left to run alone at the end.
-            longest = sorted(entries, key=lambda entry: cost(entry[1]), reverse=True)
-            running = {adapter: pool.submit(run, spec, adapter) for spec, adapter in longest}
-            try:
-                for ended in wait(running.values(), return_when=FIRST_EXCEPTION).done:
-                    ended.result()
-                return [running[adapter].result() for _, adapter in entries]
-            except BaseException:
-                stop.set()
-                pool.shutdown(cancel_futures=True)
-                raise
-    finally:
-        torch.set_num_threads(threads)
+def _run(spec: RunSpec, adapter: Adapter, stream: Stream, command: str) -> Run:
+    return Run(spec, lambda: adapter, adapter.student, stream, command=command, own_process=False)
 
 
 def cost(adapter: Adapter) -> int:
-    """Work of a step in forward passes; a backward pass takes about two."""
+    """The work of a step in forward passes; a backward pass takes about two.
+
+    Args:
+        adapter: The method.
+    """
     forward, backward = adapter.passes
     return forward + 2 * backward

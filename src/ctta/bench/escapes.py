@@ -18,18 +18,30 @@ _SOURCE_MARK = re.compile(r"(?<=\w)\^s(?!\w)")
 
 
 def one_line(text: str) -> str:
-    """Replace what would break a line or control a terminal by its escape sequence."""
+    """Replace characters that break a line or control a terminal by their escape sequences.
+
+    Args:
+        text: Any text.
+    """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def latex_text(text: str) -> str:
-    """Escape LaTeX's special characters; the mark ^s becomes a superscript."""
+    """Escape the special characters of LaTeX; the mark ^s becomes a superscript.
+
+    Args:
+        text: Any text.
+    """
     parts = _SOURCE_MARK.split(one_line(text))
     return "$^s$".join("".join(_LATEX.get(c, c) for c in part) for part in parts)
 
 
 def markdown_text(text: str) -> str:
-    """Escape Markdown's special characters and HTML's; brackets only in links, underscores only outside words."""
+    """Escape the special characters of Markdown and HTML: brackets only in links, underscores only outside words.
+
+    Args:
+        text: Any text.
+    """
     text = re.sub(r"([\\`*|~$]|\](?=[(\[:]))", r"\\\1", one_line(text))
     text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,49 +10,64 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ctta._checks.arguments import check_arguments
+from ctta._system.device import choose_device
+from ctta._system.digests import sha256_of_code
 from ctta.adapter import Adapter
-from ctta.arguments import check_arguments
 from ctta.bench.content import digest_of
 from ctta.bench.defaults import default_arguments, recipe
-from ctta.bench.run import Listen, run
-from ctta.bench.sources import CLASSES, open_domains, read_images, severities_of
+from ctta.bench.folder import RunFolder
+from ctta.bench.progress import RunStarted
+from ctta.bench.record import Record
+from ctta.bench.run import Run
+from ctta.bench.sources import Facts, Opened, open_data, read_images
 from ctta.bench.spec import RunSpec
 from ctta.bench.tensorboard import Events, require_tensorboard
 from ctta.classifier import Classifier
-from ctta.device import choose_device
-from ctta.digests import sha256_of_code
-from ctta.errors import MissingData, ParameterError
+from ctta.datasets import Dataset, Wanted, get_dataset
+from ctta.datasets.arrays import Images
+from ctta.datasets.corrupted import Pooled
+from ctta.errors import CttaError, ImageShape, MissingData, ParameterError
 from ctta.methods.eata import fisher_from_source
 from ctta.nets.by_name import Loaded, from_table, load_model
 from ctta.nets.models import MODELS
+from ctta.protocol import Order, StreamParts, get_protocol
 from ctta.prototypes import prototypes_from_source
 from ctta.registry import bare_target, get_method
-from ctta.streams.arrays import Images
-from ctta.streams.corruptions import CORRUPTIONS
-from ctta.streams.domain import Domain
-from ctta.streams.generated import Pooled
-from ctta.streams.protocols import clean, continual, correlated, gradual, mixed, random_orders, recurring, then
 from ctta.streams.stream import Stream
-
-PROTOCOLS = (
-    "continual",
-    "gradual",
-    "mixed",
-    "correlated",
-    "recurring",
-    "random-order",
-    "clean",
-    "then-clean",
-    "then-clean-resting",
-)
 
 
 @dataclass(frozen=True)
 class Job:
     """One run as asked for: names and paths.
 
-    ``method`` and ``model`` may be the user's own code, as ``package.module:name`` or ``file.py:name``. ``device`` is
-    where to compute; None takes the best device of the machine that the job runs on.
+    ``method``, ``stream``, ``model`` and ``protocol`` may be the user's own code, as ``package.module:name`` or
+    ``file.py:name``.
+
+    Args:
+        method: Name of the method.
+        stream: Name of the dataset.
+        model: Name of the source model.
+        weights: Its weights file; None if it needs none.
+        data: The files of the dataset.
+        image_list: A text file that lists the images to use.
+        clean: An npz with the clean images, for protocols that show them.
+        source_data: An npz with labelled source images.
+        settings: Arguments of the method that the user set.
+        protocol: Name of the protocol.
+        times: Rounds, for protocols that repeat.
+        corruptions: The corruptions or domains, in order; None means the dataset's default.
+        severity: Severity of the corruptions.
+        images: Images per domain; None means all.
+        batch_size: Images per batch.
+        seed: Seed of the run.
+        learn: Whether to learn from the stream, or only predict.
+        keep: Whether to keep the adapted model.
+        command: Command line for the record.
+        tensorboard: Folder for TensorBoard events.
+        device: Where to compute; None means the best device of the machine that the job runs on.
+        order: Order of the images of a domain.
+        side: The side in pixels to resize and crop image files to; None leaves them as they are.
     """
 
     method: str
@@ -66,7 +81,7 @@ class Job:
     settings: dict[str, Any] = field(default_factory=dict)
     protocol: str = "continual"
     times: int = 1
-    corruptions: tuple[str, ...] = CORRUPTIONS
+    corruptions: tuple[str, ...] | None = None
     severity: int = 5
     images: int | None = None
     batch_size: int = 200
@@ -76,38 +91,56 @@ class Job:
     command: str = ""
     tensorboard: Path | None = None
     device: str | None = None
+    order: Order = "shuffled"
+    side: int | None = None
 
     def with_seed(self, seed: int) -> Job:
         """The same job with another seed."""
         return replace(self, seed=seed)
 
+    def execute(self, folder: Path, *, save_every: float = 30.0, progress: RunStarted | None = None) -> Record:
+        """Run the job; see `execute`."""
+        return execute(self, folder, save_every=save_every, progress=progress)
 
-def do(job: Job, folder: Path, *, save_every: float = 30.0, progress: Listen | None = None) -> dict[str, Any]:
-    """Run a job, or find its record; ``progress`` gives the listener for an adapter and a number of steps."""
+
+def execute(job: Job, folder: Path, *, save_every: float = 30.0, progress: RunStarted | None = None) -> Record:
+    """Run a job, or find its record.
+
+    Args:
+        job: The job.
+        folder: Folder of the runs.
+        save_every: Seconds between two checkpoints.
+        progress: Called when steps are about to be computed.
+    """
     if job.tensorboard is not None:
         require_tensorboard()
     _arguments(job)  # a wrong setting is refused before anything large is read
     device = choose_device(job.device)
-    loaded = load_model(job.model, job.weights, classes=CLASSES.get(job.stream))
+    dataset = get_dataset(job.stream)
+    loaded = load_model(job.model, job.weights, classes=dataset.classes)
     model = loaded.classifier.to(device)
-    stream, data = open_stream(job)
-    stream = stream.on(device)
-    _refuse_other_classes(job, stream, model)
-    spec = spec_of(job, loaded, stream, data)
+    opened = _open(job, dataset)
+    stream = _stream(job, opened).on(device)
+    _check_model(job, dataset, opened, stream, model)
+    spec = spec_of(job, loaded, stream, opened.facts)
 
     def build() -> Adapter:
         return build_adapter(job, model)
 
-    how: dict[str, Any] = {"command": job.command, "save_every": save_every, "keep": job.keep}
+    run = Run(spec, build, model, stream, command=job.command, keep=job.keep)
     if job.tensorboard is None:
-        return run(spec, build, model, stream, folder, **how, progress=progress)
-    with Events(job.tensorboard, spec, folder / spec.address) as events:
-        record = run(spec, build, model, stream, folder, **how, progress=events.beside(progress))
+        return run.execute(folder, save_every=save_every, progress=progress)
+    with Events(job.tensorboard, spec, RunFolder(folder / spec.address)) as events:
+        record = run.execute(folder, save_every=save_every, progress=events.beside(progress))
         events.end(record)
     return record
 
 
-def spec_of(job: Job, model: Loaded | Classifier, stream: Stream, data: dict[str, Any]) -> RunSpec:
+#: Earlier name of `execute`.
+do = execute
+
+
+def spec_of(job: Job, model: Loaded | Classifier, stream: Stream, data: Facts) -> RunSpec:
     """Describe a job by its content.
 
     Args:
@@ -116,16 +149,18 @@ def spec_of(job: Job, model: Loaded | Classifier, stream: Stream, data: dict[str
         stream: The stream that `open_stream` gives.
         data: The facts of the data that `open_stream` gives.
     """
-    cls = get_method(job.method)
+    cls, protocol = get_method(job.method), get_protocol(job.protocol)
+    one_severity = protocol.severities is None and protocol.shows_severity
     loaded = model if isinstance(model, Loaded) else from_table(MODELS[job.model], model)
     return RunSpec(
         method=_method_name(cls),
         settings={name: value for name, value in _arguments(job).items() if name != "seed"},
         model=loaded.facts(),
-        data=data,
-        protocol=_protocol(job),
+        data=dict(data),
+        protocol=protocol.to_json(times=job.times, order=job.order),
         corruptions=_domains(stream),
-        severity=None if job.protocol in ("gradual", "clean") or job.stream not in CLASSES else job.severity,
+        # Domains that are not corruptions have no severity, and --severity no effect.
+        severity=job.severity if one_severity and any(s.severity for s in stream.segments) else None,
         images=job.images,
         batch_size=job.batch_size,
         seed=job.seed,
@@ -146,62 +181,51 @@ def build_adapter(job: Job, model: Classifier) -> Adapter:
     return cls(model, **_arguments(job), **_given(job, cls, model))
 
 
-def open_stream(job: Job, *, keep: bool = False) -> tuple[Stream, dict[str, Any]]:
-    """The stream of a job and the facts of its data; ``keep`` holds its images, for several runs side by side."""
-    if job.protocol not in PROTOCOLS:
-        raise ParameterError(f"The protocol must be one of {PROTOCOLS}. Got {job.protocol!r} instead.")
-    severities = severities_of(job.protocol, job.severity)
-    domains, facts = open_domains(
-        job.stream,
-        job.data,
-        corruptions=job.corruptions,
-        severities=severities,
+def open_stream(job: Job, *, keep: bool = False) -> tuple[Stream, Facts]:
+    """Open the stream of a job, with the facts of its data.
+
+    Args:
+        job: The job.
+        keep: Hold generated images in memory, for several runs side by side.
+    """
+    opened = _open(job, get_dataset(job.stream), keep=keep)
+    return _stream(job, opened), opened.facts
+
+
+def _open(job: Job, dataset: Dataset, *, keep: bool = False) -> Opened:
+    protocol = get_protocol(job.protocol)
+    wanted = Wanted(
+        data=job.data,
+        domains=job.corruptions,
+        severities=protocol.severities_at(job.severity),
         seed=job.seed,
         image_list=job.image_list,
-        keep=keep,
+        side=job.side,
     )
-    how: dict[str, Any] = {"batch_size": job.batch_size, "seed": job.seed, "images": job.images}
-    if job.protocol == "recurring":
-        return recurring(continual(domains, **how), job.times), facts
-    if job.protocol == "random-order":
-        return random_orders(domains, 1, **how)[0], facts
-    if "clean" in job.protocol:
-        images, facts = _clean_images(job, domains[0], facts)
-        source = clean(images, batch_size=job.batch_size, seed=job.seed, most=job.images)
-        return source if job.protocol == "clean" else then(continual(domains, **how), source), facts
-    protocols: dict[str, Callable[..., Stream]] = {
-        "continual": continual,
-        "gradual": gradual,
-        "mixed": mixed,
-        "correlated": correlated,
-    }
-    return protocols[job.protocol](domains, **how), facts
+    opened = open_data(dataset, wanted, keep=keep)
+    if not protocol.needs_clean or job.clean is None:
+        return opened
+    images = read_images(job.clean, dataset.classes)
+    return replace(opened, clean=images, facts=opened.facts | {"clean": digest_of(images, job.clean)})
 
 
-def _clean_images(job: Job, domain: Domain, facts: dict[str, Any]) -> tuple[Images, dict[str, Any]]:
-    """The images before their corruption, and the facts of the data with theirs."""
-    if job.clean is not None:
-        images = read_images(job.clean, CLASSES.get(job.stream))
-        return images, facts | {"clean": digest_of(images, job.clean)}
-    before = getattr(domain.images, "images", None)
-    if not isinstance(before, Images):
-        raise MissingData(f"The {job.protocol} protocol needs the clean images: give --clean an npz with x and y.")
-    return before, facts
+def _stream(job: Job, opened: Opened) -> Stream:
+    parts = StreamParts(
+        domains=opened.domains,
+        batch_size=job.batch_size,
+        seed=job.seed,
+        images=job.images,
+        order=job.order,
+        times=job.times,
+        clean=opened.clean,
+    )
+    return get_protocol(job.protocol).stream(parts)
 
 
 def _domains(stream: Stream) -> tuple[str, ...]:
     """The domains that a stream shows, also where it shows them at once."""
     pooled = (segment.images for segment in stream.segments if isinstance(segment.images, Pooled))
     return tuple(domain.name for pool in pooled for domain in pool.domains) or stream.domains
-
-
-def _protocol(job: Job) -> dict[str, Any]:
-    """The protocol as a value."""
-    if job.protocol == "recurring":
-        return {"name": job.protocol, "times": job.times}
-    if job.protocol == "then-clean-resting":
-        return {"name": job.protocol, "rest_on": ["clean"]}
-    return {"name": job.protocol}
 
 
 def _arguments(job: Job) -> dict[str, Any]:
@@ -215,25 +239,49 @@ def _arguments(job: Job) -> dict[str, Any]:
     if "seed" in job.settings:
         raise ParameterError("The seed is given with --seed, not with --set.")
     check_arguments(cls, job.settings)
-    # One run must have one address: 1 and 1.0 are the same learning rate, and what is usual need not be said.
-    defaults, unsaid = cls.arguments(), default_arguments(cls, job.stream)
+    # One run must have one address: 1 and 1.0 are the same learning rate, and defaults need not be given.
+    data = get_dataset(job.stream).name
+    defaults, unsaid = cls.arguments(), default_arguments(cls, data)
     settings = {
         k: float(v) if type(v) is int and isinstance(defaults[k], float) else v for k, v in job.settings.items()
     }
-    arguments = recipe(cls, job.stream) | {k: v for k, v in settings.items() if v != unsaid[k]}
+    arguments = recipe(cls, data) | {k: v for k, v in settings.items() if v != unsaid[k]}
     return arguments | ({"seed": job.seed} if "seed" in cls.arguments() else {})
 
 
-def _refuse_other_classes(job: Job, stream: Stream, model: Classifier) -> None:
-    if model.head_name is None:
-        return
+def _check_model(job: Job, dataset: Dataset, opened: Opened, stream: Stream, model: Classifier) -> None:
+    """Refuse a model that cannot take the images, or has other classes than the data."""
+    name, first = bare_target(job.model), stream.segments[0]
+    # Two, because some models drop the batch dimension of a single image.
+    x = first.images.take(first.order[:2]).floats()
+    logits = _logits(model, x if stream.device is None else x.to(stream.device), name, dataset.name)
     highest = max(int(segment.images.y.max()) for segment in stream.segments)
-    found = CLASSES.get(job.stream, highest + 1)
-    if highest >= model.num_classes or (job.stream in CLASSES and found != model.num_classes):
-        raise ParameterError(
-            f"{bare_target(job.model)} knows {model.num_classes} classes; {job.stream} has {found}. "
-            "Choose a model of this data with --model: ctta ls models."
+    found = opened.classes or highest + 1
+    if highest >= logits.shape[1] or (opened.classes is not None and found != logits.shape[1]):
+        own = dataset.classes is None and opened.classes is not None
+        advice = (
+            "List all its classes in the order of its logits in classes.txt, beside the domains, or choose another "
+            "model with --model."
+            if own
+            else "Choose a model of this data with --model: ctta ls models."
         )
+        raise ParameterError(f"{name} knows {logits.shape[1]} classes; {dataset.name} has {found}. {advice}")
+
+
+def _logits(model: Classifier, x: Tensor, name: str, data: str) -> Tensor:
+    """Predict without learning; a failure becomes an error about the size of the images."""
+    try:
+        with torch.no_grad():
+            return model(x)
+    except CttaError:
+        raise
+    except Exception as error:  # a model can fail anywhere inside
+        reason = (str(error) or type(error).__name__).split("\n", maxsplit=1)[0].rstrip(".")
+        size = " x ".join(map(str, x.shape[1:]))
+        raise ImageShape(
+            f"{name} cannot take the images of {data}, {size} (channels, height, width): {reason}. Resize the images "
+            "(--side, for image files of your own), or choose another model with --model."
+        ) from error
 
 
 def _source_digest(job: Job, cls: type[Adapter]) -> str:

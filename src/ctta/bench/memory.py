@@ -1,4 +1,4 @@
-"""How much memory a run takes."""
+"""The memory that a run takes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import platform
 from contextlib import suppress
 from pathlib import Path
 
-from ctta.allocator import give_back_freed_memory
+from ctta._system.allocator import give_back_freed_memory
 
 
 def peak_memory() -> int | None:
-    """The largest resident size of this process so far, in bytes; None where the platform does not tell."""
-    # What getrusage tells on Linux may be the peak of the process that started this one.
+    """The largest resident size of this process so far, in bytes; None if the platform does not report it."""
+    # On Linux, getrusage may report the peak of the process that started this one.
     with suppress(OSError, StopIteration):
         lines = Path("/proc/self/status").read_text().splitlines()
         return 1024 * int(next(line for line in lines if line.startswith("VmHWM:")).split()[1])
@@ -23,9 +23,9 @@ def peak_memory() -> int | None:
     return size if platform.system() == "Darwin" else 1024 * size
 
 
-def forget_peak() -> None:
-    """Let the peak begin anew where Linux allows it, so that a run does not answer for those before it."""
+def reset_peak_memory() -> None:
+    """Reset the peak-memory counter to what is resident now (Linux only)."""
     give_back_freed_memory()
-    # proc(5): 5 sets the peak back to what is resident now.
+    # proc(5): 5 resets the peak.
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")

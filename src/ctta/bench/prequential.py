@@ -6,26 +6,28 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ctta._checks.sequences import names_of
 from ctta.adapter import Adapter, Step
-from ctta.bench.steps import ENTROPY_BINS
+from ctta.bench.progress import Progress
+from ctta.bench.scores import Scores
+from ctta.bench.steps import ENTROPY_BINS, StepFacts
+from ctta.datasets.convert import check_classes
 from ctta.errors import EmptyStream, ModelError, ParameterError
 from ctta.functional import entropy
-from ctta.sequences import names_of
 from ctta.streams.batch import Batch
-from ctta.streams.convert import check_classes
 from ctta.streams.incoming import batches_of
 from ctta.streams.stream import Stream
 
-logger = logging.getLogger("ctta")
+__all__ = ["Progress", "Report", "evaluate", "scored"]
 
-Progress = Callable[[Batch, dict[str, Any]], None]
+logger = logging.getLogger("ctta")
 
 #: Key of a step's log: the images of a batch that was too small to learn from.
 TOO_SMALL = "too_small"
@@ -33,17 +35,29 @@ TOO_SMALL = "too_small"
 
 @dataclass(frozen=True)
 class Report:
-    """How a method did on a stream: errors in percent, lower is better, and what every step logged."""
+    """How a method did on a stream.
+
+    Args:
+        method: Name of the method.
+        settings: Its constructor arguments, defaults included.
+        errors: Percent incorrect in each domain, in order of first appearance; lower is better.
+        mean: Mean of the errors over domains, whatever their sizes.
+        steps: What each step logged.
+        images: Number of images.
+        images_per_second: Images divided by the seconds.
+        seconds: Seconds inside the adapter, without making the images.
+        not_learnt: Images in batches too small to learn from.
+    """
 
     method: str
-    settings: dict[str, Any]
-    errors: dict[str, float]  # by domain, in order of first appearance
-    mean: float  # over domains, whatever their sizes
-    steps: tuple[dict[str, Any], ...]
+    settings: Mapping[str, object]
+    errors: dict[str, float]
+    mean: float
+    steps: tuple[StepFacts, ...]
     images: int
     images_per_second: float
-    seconds: float  # inside the adapter; making the images is not counted
-    not_learnt: int = 0  # images in batches too small to learn from
+    seconds: float
+    not_learnt: int = 0
 
     def to_json(self) -> str:
         """The report as JSON; a setting that is not a plain value is written as its repr."""
@@ -73,28 +87,23 @@ def evaluate(
         raise ParameterError(
             f"evaluate takes an adapter, such as ctta.Source(model) or ctta.DMSE(model). Got {type(adapter).__name__}."
         )
-    wrong: dict[str, int] = {}
-    seen: dict[str, int] = {}
-    steps: list[dict[str, Any]] = []
+    steps: list[StepFacts] = []
     for batch, log in scored(adapter, stream, learn=learn):
-        wrong[batch.domain] = wrong.get(batch.domain, 0) + log["wrong"]
-        seen[batch.domain] = seen.get(batch.domain, 0) + len(batch)
         steps.append(log)
         if progress is not None:
             progress(batch, log)
     if not steps:
         raise EmptyStream("The stream gave no batches. A generator can be read only once: make a new one.")
     seconds = sum(step["seconds"] for step in steps)
-    errors = {domain: 100 * wrong[domain] / seen[domain] for domain in seen}
-    images = sum(seen.values())
+    scores = Scores.of_steps(steps)
     return Report(
         method=type(adapter).__name__.lower(),
         settings=adapter.settings,
-        errors=errors,
-        mean=sum(errors.values()) / len(errors),
+        errors=scores.errors,
+        mean=scores.mean,
         steps=tuple(steps),
-        images=images,
-        images_per_second=images / seconds if seconds else 0.0,
+        images=scores.images,
+        images_per_second=scores.images / seconds if seconds else 0.0,
         seconds=seconds,
         not_learnt=sum(int(step.get(TOO_SMALL, 0)) for step in steps),
     )
@@ -102,7 +111,7 @@ def evaluate(
 
 def scored(
     adapter: Adapter, stream: Iterable[Any], *, learn: bool = True, rest_on: str | Collection[str] = ()
-) -> Iterator[tuple[Batch, dict[str, Any]]]:
+) -> Iterator[tuple[Batch, StepFacts]]:
     """Predict, score and learn, batch by batch: every batch with the log of its step.
 
     Args:
@@ -114,7 +123,7 @@ def scored(
     resting = names_of(rest_on, "rest_on")
     classes = _classes(adapter)
     if isinstance(stream, Stream) and classes is not None:
-        # Known beforehand: a wrong label must not end a run that has been going for hours.
+        # All labels are known in advance: an invalid one must not end a run after hours.
         for segment in stream.segments:
             check_classes(segment.images.y, classes)
     largest = _batch_size(stream)
@@ -175,7 +184,7 @@ def _batch_size(stream: object) -> int:
 
 
 def _histogram(logits: Tensor) -> list[int]:
-    """How many answers have an entropy in each bin."""
-    # An answer to an image that was refused, and rounding, may lie a hair beyond the ends.
+    """The number of predictions with an entropy in each bin."""
+    # The prediction for a rejected image, and rounding, can lie just outside the range.
     h = entropy(logits).clamp(0, math.log(logits.shape[1]))
     return [int(n) for n in torch.histc(h, ENTROPY_BINS, 0, math.log(logits.shape[1]))]

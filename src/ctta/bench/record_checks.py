@@ -1,4 +1,4 @@
-"""Checks of a record read from a file: its JSON, its digest, the types of its values, and numbers that add up."""
+"""Check a record that was read from a file: its JSON, its digest, the types of its values, and its sums."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ctta.bench.scores import Count, Scores
 from ctta.bench.spec import address_of
 from ctta.errors import BadData
 
@@ -18,10 +19,13 @@ DIGEST = "digest"
 
 
 def read_json(path: Path) -> Any:
-    """The JSON value in a file of reasonable size.
+    """Read a JSON file of reasonable size.
+
+    Args:
+        path: The file.
 
     Raises:
-        BadData: if the file cannot be read or is not JSON of plain Unicode.
+        BadData: The file cannot be read, or is not JSON of plain Unicode.
     """
     try:
         if path.stat().st_size > _LARGEST:
@@ -35,31 +39,42 @@ def read_json(path: Path) -> Any:
 
 
 def digest_of(content: Mapping[str, Any]) -> str:
-    """The digest of a record's values, however the file arranges them."""
+    """The digest of a record's entries, in whatever order the file has them.
+
+    Args:
+        content: The record as a JSON object.
+    """
     values = {key: value for key, value in content.items() if key != DIGEST}
     return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def wrong_entry(record: Mapping[str, Any]) -> str | None:
-    """The first entry of a record whose value cannot be right; None if there is none."""
+    """The first entry of a record that is missing or has an impossible value; None if there is none.
+
+    Args:
+        record: The record as a JSON object.
+    """
     for entries, checks, prefix in ((record, _RECORD, ""), (record.get("spec"), _SPEC, "spec.")):
         if not isinstance(entries, Mapping):
             return "spec"
         for name, check in checks.items():
-            if not check(entries.get(name)):
+            if name not in entries or not check(entries[name]):
                 return prefix + name
     return None
 
 
 def adds_up(record: Mapping[str, Any]) -> bool:
-    """Whether the address is that of the specification, and the errors are those of the counts."""
-    counts = record["counts"]
-    errors = {domain: 100 * count["wrong"] / count["images"] for domain, count in counts.items()}
+    """Whether the address is that of the specification, and the errors are those of the counts.
+
+    Args:
+        record: The record as a JSON object without wrong entries.
+    """
+    scores = Scores({domain: Count(**count) for domain, count in record["counts"].items()})
     return bool(
         address_of(record["spec"]) == record["address"]
-        and record["errors"] == errors
-        and math.isclose(record["mean"], sum(errors.values()) / len(errors))
-        and record["images"] == sum(count["images"] for count in counts.values())
+        and record["errors"] == scores.errors
+        and math.isclose(record["mean"], scores.mean)
+        and record["images"] == scores.images
     )
 
 

@@ -1,333 +1,146 @@
-"""Run a method through a stream so that it can be stopped at any moment and goes on where it was."""
+"""Run a method through a stream so that it can be stopped at any moment and resumes where it was."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
-import shutil
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
 
 import torch
-from torch import Tensor
 
 from ctta.adapter import Adapter
-from ctta.bench.memory import forget_peak, peak_memory
-from ctta.bench.prequential import Progress, scored
-from ctta.bench.record import FORMAT, NAME, environment, read_record, write_record
+from ctta.bench.folder import RunFolder, steps_before, sync
+from ctta.bench.interrupt import stop_requests
+from ctta.bench.memory import peak_memory, reset_peak_memory
+from ctta.bench.new_record import new_record
+from ctta.bench.prequential import scored
+from ctta.bench.progress import RunStarted
+from ctta.bench.record import Record
 from ctta.bench.spec import RunSpec
-from ctta.bench.steps import STEPS, line_of, numbered_steps
+from ctta.bench.steps import StepFacts, line_of
 from ctta.classifier import Classifier
-from ctta.errors import BadData, ConcurrentUse, CttaError
-from ctta.files import write_atomically
-from ctta.streams.protocols import CONCENTRATION
+from ctta.errors import BadData, CttaError
 from ctta.streams.stream import Stream
 
-ADAPTED = "adapted.ctta"
-_KEPT = 2  # checkpoints
-_NUMBERED = re.compile(r"step-[0-9]{8,12}\.ctta")
-_MOST_THREADS = 4096
 
-#: Gives the listener for an adapter that has so many steps to go.
-Listen = Callable[[Adapter, int], Progress]
+@dataclass(frozen=True)
+class Run:
+    """A run that is ready to start or resume.
 
-
-def run(
-    spec: RunSpec,
-    build: Callable[[], Adapter],
-    model: Classifier,
-    stream: Stream,
-    folder: Path,
-    *,
-    command: str = "",
-    save_every: float = 30.0,
-    keep: bool = False,
-    progress: Listen | None = None,
-) -> dict[str, Any]:
-    """The record of a run: the one that is there, or a new one, continued from its last checkpoint if it has one.
-
-    ``folder`` takes a folder named after the specification. A checkpoint is written every ``save_every`` seconds;
-    ``keep`` leaves the last one there, as the adapted model.
+    Args:
+        spec: What the run is; its address names the run's folder.
+        build: Builds the method around its source model.
+        model: The source model, for a method that is loaded from a checkpoint.
+        stream: The stream.
+        command: The command line for the record.
+        keep: Whether to keep the adapted model.
+        own_process: Whether the process runs nothing else, so that its memory is that of the run.
     """
 
-    def run_at(place: Path) -> dict[str, Any]:
-        place.mkdir(parents=True, exist_ok=True)
-        with _alone(place), _same_threads(place):
-            # Another process may have ended it in the meantime.
-            return _finished(place) or _run(spec, build, model, stream, place, command, save_every, keep, progress)
+    spec: RunSpec
+    build: Callable[[], Adapter]
+    model: Classifier
+    stream: Stream
+    command: str = ""
+    keep: bool = False
+    own_process: bool = True
 
-    place = folder / spec.address
-    if (found := _finished(place)) is None:
-        return run_at(place)
-    if keep and not (place / ADAPTED).exists():
-        # A run that is done stays as it is while it is made again beside itself for the model.
-        again = folder / f"{spec.address}.again"
-        run_at(again)
-        (again / ADAPTED).replace(place / ADAPTED)
-        shutil.rmtree(again)
-    return found
+    def execute(self, folder: Path, *, save_every: float = 30.0, progress: RunStarted | None = None) -> Record:
+        """Give the record of the run: the existing one, or a new one, resumed from the last checkpoint if there is one.
 
+        Args:
+            folder: Where the run has its folder.
+            save_every: Seconds between two checkpoints.
+            progress: Called when steps are about to be computed.
 
-def _finished(place: Path) -> dict[str, Any] | None:
-    """The record of a run that has come to its end."""
-    if not (place / NAME).exists():
+        Raises:
+            ConcurrentUse: Another process is working on the run.
+            BadData: The run's files are damaged.
+        """
+        mine = RunFolder(folder / self.spec.address)
+        record = mine.finished_record()
+        if record is None:
+            return self._execute_in(mine, save_every, progress)
+        if self.keep and not mine.adapted_file.exists():
+            # The finished run stays as it is while it is repeated in another folder to get its model.
+            again = mine.sibling
+            self._execute_in(again, save_every, progress)
+            again.adapted_file.replace(mine.adapted_file)
+            again.delete()
+        return record
+
+    def _execute_in(self, folder: RunFolder, save_every: float, progress: RunStarted | None) -> Record:
+        folder.create()
+        with folder.lock(), _same_threads(folder):
+            # Another process may have finished it before we got the lock.
+            return folder.finished_record() or self._compute(folder, save_every, progress)
+
+    def _compute(self, folder: RunFolder, save_every: float, progress: RunStarted | None) -> Record:
+        if self.own_process:
+            reset_peak_memory()
+        adapter, steps = self._resume(folder) or (self.build(), [])
+        done = len(steps)
+        # The log may be ahead of the checkpoint, by steps that are computed again now.
+        folder.keep_steps(steps)
+        show = progress(adapter, len(self.stream) - done) if progress is not None else None
+        with folder.steps_file.open("a", encoding="utf-8") as file:
+            saved = time.monotonic()
+            with stop_requests() as stop:
+                batches = self.stream.starting_at(done)
+                for batch, log in scored(adapter, batches, learn=self.spec.learn, rest_on=self.spec.rest_on):
+                    steps.append(log)
+                    file.write(line_of(log))
+                    if show is not None:
+                        show(batch, log)
+                    # Only here, between two steps, is the adapter's state the one after a whole number of them.
+                    if stop or time.monotonic() - saved >= save_every:
+                        folder.save_checkpoint(adapter.save, len(steps), file)
+                        folder.write_record(self._record(adapter, steps, complete=False))
+                        saved = time.monotonic()
+                    if stop:
+                        raise KeyboardInterrupt
+            sync(file)
+        record = self._record(adapter, steps, complete=True)
+        # The record last: once it is there the run counts as finished, and the rest must be on the disk.
+        if self.keep:
+            adapter.save(folder.adapted_file)
+        folder.write_record(record)
+        folder.delete_checkpoints()
+        return record
+
+    def _record(self, adapter: Adapter, steps: list[StepFacts], *, complete: bool) -> Record:
+        memory = peak_memory() if self.own_process else None
+        return new_record(self.spec, adapter, steps, command=self.command, peak_memory=memory, complete=complete)
+
+    def _resume(self, folder: RunFolder) -> tuple[Adapter, list[StepFacts]] | None:
+        """The adapter of the newest intact checkpoint and the steps before it; None if there is no checkpoint yet."""
+        first: CttaError | None = None
+        for path in reversed(folder.checkpoints()):
+            try:
+                done = steps_before(path)
+                if done > len(self.stream):
+                    raise BadData(f"{path} is at step {done} of a stream of {len(self.stream)}.")
+                steps = folder.first_steps(done)
+                return Adapter.load(path, self.model), steps
+            except CttaError as error:
+                first = first or error
+        if first is not None:
+            raise BadData(
+                f"This run cannot resume, because its checkpoints or its log are damaged: {first} "
+                f"Delete {folder.path} to make the run again."
+            ) from first
         return None
-    try:
-        record = read_record(place)
-    except BadData:
-        if not _checkpoints(place):
-            raise
-        return None  # a run with checkpoints goes on, and writes its record anew
-    return record if record["complete"] else None
-
-
-def _run(
-    spec: RunSpec,
-    build: Callable[[], Adapter],
-    model: Classifier,
-    stream: Stream,
-    place: Path,
-    command: str,
-    save_every: float,
-    keep: bool,
-    progress: Listen | None,
-) -> dict[str, Any]:
-    forget_peak()
-    adapter, steps = _resume(place, model, len(stream)) or (build(), [])
-    done = len(steps)
-    _rewrite(place / STEPS, steps)
-    listener = progress(adapter, len(stream) - done) if progress is not None else None
-    with (place / STEPS).open("a", encoding="utf-8") as file:
-        saved = time.monotonic()
-        with asked_to_stop() as stop:
-            for batch, log in scored(adapter, stream.starting_at(done), learn=spec.learn, rest_on=spec.rest_on):
-                steps.append(log)
-                file.write(line_of(log))
-                if listener is not None:
-                    listener(batch, log)
-                if stop or time.monotonic() - saved >= save_every:
-                    _checkpoint(place, adapter, len(steps), file)
-                    write_record(place, record_of(spec, adapter, steps, command, complete=False))
-                    saved = time.monotonic()
-                if stop:
-                    raise KeyboardInterrupt
-        _sync(file)
-    record = record_of(spec, adapter, steps, command)
-    if keep:
-        adapter.save(place / ADAPTED)
-    write_record(place, record)
-    for left in _checkpoints(place):
-        left.unlink()
-    return record
 
 
 @contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """Hold the run's folder; a second process that wants it is refused."""
-    try:
-        import fcntl  # noqa: PLC0415, not on every platform
-    except ModuleNotFoundError:
-        yield
-        return
-    path = place / "lock"
-    while True:
-        with path.open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ConcurrentUse(
-                    f"Another process is at this run ({place}). Wait for it, or use another --out."
-                ) from None
-            # Who held it may have removed the file after it was opened here: others would lock a new one.
-            try:
-                held = os.path.samestat(os.fstat(lock.fileno()), path.stat())
-            except FileNotFoundError:
-                continue
-            if held:
-                yield
-                path.unlink(missing_ok=True)
-                return
-
-
-@contextmanager
-def _same_threads(place: Path) -> Iterator[None]:
-    """Compute with as many threads as before an interruption: another number may change the last bits of sums."""
-    file, now = place / "threads", torch.get_num_threads()
-    then = _read_threads(file) if _checkpoints(place) and file.exists() else now
-    write_atomically(file, _threads_text(then).encode())
-    torch.set_num_threads(then)
-    try:
-        yield
-        file.unlink(missing_ok=True)
-    finally:
-        torch.set_num_threads(now)
-
-
-def _read_threads(file: Path) -> int:
-    try:
-        with file.open("rb") as content:
-            text = content.read(100).decode("ascii")
-        # Older versions wrote the number alone.
-        found = int(text if text.isdecimal() else text.split()[1])
-        if 1 <= found <= _MOST_THREADS and text in (str(found), _threads_text(found)):
-            return found
-    except (OSError, ValueError, IndexError):
-        pass
-    raise BadData(
-        f"{file} must hold the number of threads that the run began with, and is damaged. Delete {file.parent} to "
-        "make the run again, or write the number into it."
-    )
-
-
-def _threads_text(threads: int) -> str:
-    return f"threads {threads} {hashlib.sha256(str(threads).encode()).hexdigest()[:8]}\n"
-
-
-@contextmanager
-def asked_to_stop() -> Iterator[list[int]]:
-    """A list that fills when the user asks to stop: a run ends between two steps, or at once at one more Ctrl-C.
-
-    SIGTERM may come several times, from all who end a group of processes.
-    """
-    asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def ask(number: int, frame: object) -> None:
-        if asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    # A shell starts background jobs with Ctrl-C ignored: it stays so.
-    wanted = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
-    usual = {number: signal.signal(number, ask) for number in wanted}
-    try:
-        yield asked
-    finally:
-        for number, handler in usual.items():
-            signal.signal(number, handler)
-
-
-def _resume(place: Path, model: Classifier, length: int) -> tuple[Adapter, list[dict[str, Any]]] | None:
-    """The adapter of the newest sound checkpoint and the logs of the steps behind it; None if there is none yet."""
-    first: CttaError | None = None
-    for path in reversed(_checkpoints(place)):
+def _same_threads(folder: RunFolder) -> Iterator[None]:
+    """Compute with as many threads as before an interruption."""
+    now = torch.get_num_threads()
+    with folder.threads(now) as threads:
+        torch.set_num_threads(threads)
         try:
-            done = _steps_behind(path)
-            if done > length:
-                raise BadData(f"{path} is at step {done} of a stream of {length}.")
-            steps = _first_steps(place / STEPS, done)
-            return Adapter.load(path, model), steps
-        except CttaError as error:
-            first = first or error
-    if first is not None:
-        raise BadData(
-            f"This run cannot go on, because its checkpoints or its log are damaged: {first} "
-            f"Delete {place} to make the run again."
-        ) from first
-    return None
-
-
-def _checkpoints(place: Path) -> list[Path]:
-    return sorted((p for p in place.glob("step-*.ctta") if _NUMBERED.fullmatch(p.name)), key=_steps_behind)
-
-
-def _steps_behind(checkpoint: Path) -> int:
-    return int(checkpoint.stem.removeprefix("step-"))
-
-
-def _checkpoint(place: Path, adapter: Adapter, done: int, file: TextIO) -> None:
-    # The steps first: a checkpoint must never be ahead of the log it belongs to.
-    _sync(file)
-    adapter.save(place / f"step-{done:08d}.ctta")
-    # The one before stays, in case this one is damaged.
-    for path in _checkpoints(place)[:-_KEPT]:
-        path.unlink()
-
-
-def _sync(file: TextIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _first_steps(path: Path, count: int) -> list[dict[str, Any]]:
-    """The first steps of a log."""
-    steps = [step for step, _ in islice(numbered_steps(path), count)]
-    if len(steps) < count:
-        raise BadData(f"{path} holds {len(steps)} steps, fewer than the {count} of its checkpoint.")
-    for number, step in enumerate(steps):
-        if step["index"] != number or not {"wrong", "seconds"} <= set(step):
-            raise BadData(f"Line {number + 1} of {path} is not step {number} of a run.")
-    return steps
-
-
-def _rewrite(path: Path, steps: Sequence[dict[str, Any]]) -> None:
-    """Leave only these steps in a log: later ones are made again, and lines of older versions get their check."""
-    content = "".join(map(line_of, steps)).encode()
-    if path.exists() and path.read_bytes() != content:
-        write_atomically(path, content)
-
-
-def record_of(
-    spec: RunSpec, adapter: Adapter, steps: Sequence[dict[str, Any]], command: str, *, complete: bool = True
-) -> dict[str, Any]:
-    """The record of a run that has ended, or of its part so far, from what its steps logged."""
-    counts: dict[str, list[int]] = {}
-    for step in steps:
-        domain = counts.setdefault(step["domain"], [0, 0])
-        domain[0] += step["images"]
-        domain[1] += step["wrong"]
-    errors = {domain: 100 * wrong / images for domain, (images, wrong) in counts.items()}
-    seconds = sum(step["seconds"] for step in steps)
-    images = sum(images for images, _ in counts.values())
-    device = str(next(adapter.parameters()).device)
-    settings = {name: _plain(value) for name, value in adapter.settings.items()}
-    return {
-        "format": FORMAT,
-        "address": spec.address,
-        "spec": spec.to_json(),
-        "settings": settings,
-        "source_free": adapter.source_free,
-        "metric": "error, percent of answers that are wrong",
-        "direction": "lower is better",
-        "normalisation": f"inside Classifier, mean {spec.model.get('mean')}, std {spec.model.get('std')}",
-        "order": _order(spec),
-        "scored": "the answer given before learning from the batch" if spec.learn else "answers without learning",
-        "passes": list(adapter.passes),
-        "errors": errors,
-        "mean": sum(errors.values()) / len(errors),
-        "counts": {domain: {"images": n, "wrong": wrong} for domain, (n, wrong) in counts.items()},
-        "images": images,
-        "images_per_second": images / seconds if seconds else 0.0,
-        "seconds": seconds,
-        "peak_memory": peak_memory(),
-        "skipped": adapter.skipped,
-        "environment": environment(device),
-        "steps": STEPS,
-        "command": command,
-        "complete": complete,
-    }
-
-
-def _order(spec: RunSpec) -> str:
-    """How the images of a stream are ordered."""
-    if spec.protocol.get("name") == "mixed":
-        return f"all domains shuffled into one with seed {spec.seed}"
-    if spec.protocol.get("name") == "correlated":
-        return f"classes in clumps within a domain: shares of a Dirichlet of {CONCENTRATION}, seed {spec.seed}"
-    return f"shuffled within a domain with seed {spec.seed}, one permutation for all domains of one size"
-
-
-def _plain(value: Any) -> Any:
-    """A setting as JSON; a tensor by its digest, a function or module by its name."""
-    if isinstance(value, Tensor):
-        return f"tensor {hashlib.sha256(value.detach().cpu().contiguous().numpy().tobytes()).hexdigest()}"
-    return value if isinstance(value, (bool, int, float, str, type(None))) else repr(value)
+            yield
+        finally:
+            torch.set_num_threads(now)

@@ -1,104 +1,159 @@
-"""Data by the names people use: the domains behind "cifar10-c", and the facts a record keeps of them."""
+"""Open the data of a run: its domains, and the facts that a record keeps of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from ctta._system.digests import sha256_of
+from ctta._system.imports import user_code
 from ctta.bench.content import digest_of, digest_of_domains
-from ctta.digests import sha256_of
-from ctta.errors import MissingData, ParameterError, UnknownStream
-from ctta.streams.arrays import Images
-from ctta.streams.corruptions import CORRUPTIONS, frost_source
-from ctta.streams.corruptions.constants import Scale
-from ctta.streams.datasets import cifar10_c, cifar100_c, domainnet126, image_folder, imagenet_c
-from ctta.streams.datasets.checks import images_of, labels_of, refuse_out_of_range
-from ctta.streams.datasets.files import read_npz
-from ctta.streams.digits import digits
-from ctta.streams.domain import Domain
-from ctta.streams.generated import corrupted
+from ctta.corruptions import CORRUPTIONS, frost_source
+from ctta.datasets import Dataset, Wanted, get_dataset
+from ctta.datasets.arrays import Images
+from ctta.datasets.corrupted import Corrupted, corrupted
+from ctta.datasets.domain import Domain, Labelled
+from ctta.datasets.folder import read_images
+from ctta.errors import BadData, MissingData, ParameterError
 
-PUBLISHED: dict[str, Callable[..., list[Domain]]] = {
-    "cifar10-c": cifar10_c,
-    "cifar100-c": cifar100_c,
-    "imagenet-c": imagenet_c,
-}
-CLASSES = {"digits": 10, "cifar10-c": 10, "cifar100-c": 100, "imagenet-c": 1000}
-STREAMS = ("digits", *PUBLISHED, "domainnet-126", "folder")
+__all__ = ["Facts", "Opened", "open_data", "open_domains", "read_images"]
+
+#: What tells data from other data, as the specification of a run holds it.
+Facts = dict[str, str | int]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The data of a run.
+
+    Args:
+        domains: The domains, in order.
+        facts: Name, origin and digest, as the specification of the run holds them.
+        clean: The images before corruption, if they are at hand.
+        classes: The number of classes; None if only the labels can tell.
+    """
+
+    domains: tuple[Domain, ...]
+    facts: Facts
+    clean: Labelled | None
+    classes: int | None
+
+
+def open_data(dataset: Dataset, wanted: Wanted, *, keep: bool = False) -> Opened:
+    """Open the part of a dataset that a run wants.
+
+    Args:
+        dataset: The dataset.
+        wanted: Which part of it.
+        keep: Hold generated images in memory, for several runs side by side.
+
+    Raises:
+        ParameterError: If the dataset cannot do what is wanted.
+        MissingData, BadData: If files are missing or damaged.
+    """
+    _check(dataset, wanted)
+    images = None if dataset.clean is None else dataset.clean(wanted)
+    if images is not None:
+        return _generated(dataset, images, wanted, keep)
+    if dataset.open is None:
+        raise MissingData(f"The dataset {dataset.name} has no clean images for this run, and no stored ones.")
+    domains = _domains(dataset, wanted)
+    first = domains[0].images
+    # Records without "hashed" have a digest of names and sizes, or of a sample of the images.
+    facts: Facts = {
+        "name": dataset.name,
+        "origin": domains[0].origin,
+        "digest": digest_of_domains(domains),
+        "hashed": "every image",
+    }
+    if wanted.image_list is not None:
+        facts["image_list"] = sha256_of(wanted.image_list)
+    if wanted.side is not None:
+        facts["side"] = wanted.side
+    return Opened(
+        domains=domains,
+        facts=facts,
+        clean=first.images if isinstance(first, Corrupted) else None,
+        classes=dataset.classes or domains[0].classes,
+    )
 
 
 def open_domains(
     name: str,
     data: Path | None,
     *,
-    corruptions: Sequence[str] = CORRUPTIONS,
+    corruptions: Sequence[str] | None = None,
     severities: Sequence[int] = (5,),
     seed: int = 0,
     keep: bool = False,
     image_list: Path | None = None,
-) -> tuple[list[Domain], dict[str, Any]]:
-    """The domains of a stream by name, and what tells its data from others: origin and digest.
+) -> tuple[list[Domain], Facts]:
+    """Open the domains of a dataset by name, with the facts of its data.
 
-    ``data`` is the folder of the published files, or an npz with clean images ``x`` and classes ``y``, which are
-    corrupted on the way. "digits" needs none. ``image_list`` names the images of ImageNet-C's folders to take.
+    Args:
+        name: A name for `ctta.datasets.get_dataset`.
+        data: The folder of the published files, or an npz with clean images ``x`` and classes ``y``, which are
+            corrupted on the fly.
+        corruptions: The corruptions or domains, in order; None means the dataset's default.
+        severities: The severities of each.
+        seed: Seed of generated corruptions.
+        keep: Hold generated images in memory.
+        image_list: A text file that lists the images of ImageNet-C to use.
     """
-    if name not in STREAMS:
-        raise UnknownStream(name, STREAMS)
-    if image_list is not None and (name != "imagenet-c" or data is None or not data.is_dir()):
+    wanted = Wanted(
+        data=data,
+        domains=None if corruptions is None else tuple(corruptions),
+        severities=tuple(severities),
+        seed=seed,
+        image_list=image_list,
+    )
+    opened = open_data(get_dataset(name), wanted, keep=keep)
+    return list(opened.domains), opened.facts
+
+
+def _check(dataset: Dataset, wanted: Wanted) -> None:
+    if wanted.image_list is not None and not (
+        dataset.takes_image_list and wanted.data is not None and wanted.data.is_dir()
+    ):
         raise ParameterError(
             "An image list chooses among the files of imagenet-c: --data must be their folder. "
-            f"Got {name} with --data {data}. Leave out --image-list."
+            f"Got {dataset.name} with --data {wanted.data}. Leave out --image-list."
         )
-    if name == "digits":
-        clean = digits().stream
-        return _generated(name, clean, digest_of(clean), corruptions, severities, seed, "imagenet", keep)
-    if data is None:
-        raise MissingData(f"{name} needs --data: its folder, or an npz with clean images x and classes y.")
-    if name in PUBLISHED and data.is_file():
-        clean = read_images(data, CLASSES[name])
-        return _generated(name, clean, digest_of(clean, data), corruptions, severities, seed, None, keep)
-    if image_list is not None:
-        found = imagenet_c(data, corruptions, severities, images=image_list)
-    elif name in PUBLISHED:
-        found = PUBLISHED[name](data, corruptions, severities)
-    else:
-        found = domainnet126(data) if name == "domainnet-126" else image_folder(data)
-    # Records without "hashed" have a digest of names and sizes, or of a sample of the images.
-    facts = {
-        "name": name,
-        "origin": found[0].origin,
-        "digest": digest_of_domains(found),
-        "hashed": "every image",
+    if wanted.side is not None and not dataset.takes_side:
+        raise ParameterError(f"The images of {dataset.name} have one size already. Leave out --side.")
+    if dataset.needs and wanted.data is None:
+        raise MissingData(f"{dataset.name} needs --data: {dataset.needs}")
+
+
+def _domains(dataset: Dataset, wanted: Wanted) -> tuple[Domain, ...]:
+    assert dataset.open is not None
+    if dataset.open.__module__.partition(".")[0] == "ctta":
+        return tuple(dataset.open(wanted))
+    with user_code(f"Opening the dataset {dataset.name}"):
+        domains = tuple(dataset.open(wanted))
+    if not domains or not all(isinstance(domain, Domain) for domain in domains):
+        raise BadData(f"The dataset {dataset.name} must open a list of at least one ctta.streams.Domain.")
+    return domains
+
+
+def _generated(dataset: Dataset, images: Images, wanted: Wanted, keep: bool) -> Opened:
+    file = wanted.data if wanted.data is not None and wanted.data.is_file() and dataset.needs else None
+    scale = dataset.constants
+    domains = corrupted(
+        images,
+        CORRUPTIONS if wanted.domains is None else wanted.domains,
+        wanted.severities,
+        seed=wanted.seed,
+        scale=scale,
+        keep=keep,
+    )
+    facts: Facts = {
+        "name": dataset.name,
+        "origin": "generated",
+        "digest": digest_of(images, file),
+        "constants": scale or "by image size",
+        "frost": frost_source(),
+        "corruption_seed": wanted.seed,
     }
-    return found, facts if image_list is None else facts | {"image_list": sha256_of(image_list)}
-
-
-def read_images(path: Path, classes: int | None = None) -> Images:
-    """Labelled images of an npz."""
-    x, y = read_npz(path, hint="Save your images with np.savez(path, x=images, y=labels).")
-    images = images_of(x, path)
-    refuse_out_of_range(images, path)
-    return Images(images, labels_of(y, path, count=len(x), classes=classes))
-
-
-def severities_of(protocol: str, severity: int) -> tuple[int, ...]:
-    """The severities a protocol shows."""
-    if not 1 <= severity <= 5:
-        raise ParameterError(f"The severity must be in 1..5. Got {severity} instead.")
-    return (1, 2, 3, 4, 5) if protocol == "gradual" else (severity,)
-
-
-def _generated(
-    name: str,
-    clean: Images,
-    digest: str,
-    corruptions: Sequence[str],
-    severities: Sequence[int],
-    seed: int,
-    scale: Scale | None,
-    keep: bool,
-) -> tuple[list[Domain], dict[str, Any]]:
-    domains = corrupted(clean, corruptions, severities, seed=seed, scale=scale, keep=keep)
-    facts = {"name": name, "origin": "generated", "digest": digest, "constants": scale or "by image size"}
-    return domains, facts | {"frost": frost_source(), "corruption_seed": seed}
+    return Opened(tuple(domains), facts, images, dataset.classes)

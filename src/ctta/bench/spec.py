@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-#: Facts that make two runs' numbers incomparable when they differ; settings and method are what is compared.
-COMPARABLE = (
-    "data",
-    "model",
-    "protocol",
-    "corruptions",
-    "severity",
-    "images",
-    "batch_size",
-    "learn",
-)
+#: A JSON object that describes a model, data or a protocol: its "name" and whatever else tells it from others.
+Facts = Mapping[str, object]
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """A run by its content: with one version of ctta and torch, the same address gives the same numbers.
+    """A run by its content: with one version of ctta and torch, equal addresses mean equal numbers.
 
-    ``data`` and ``model`` are described by name and digest, never by path; ``settings`` are the method's constructor
-    arguments that differ from its defaults; ``source_data`` is the digest of labelled source images, where the method
-    was given their class means as prototypes.
+    Models and data are described by name and digest, never by path.
+
+    Args:
+        method: Name of the method; one from outside ctta has a digest of its code appended.
+        settings: Constructor arguments of the method that differ from its defaults.
+        model: Name, digest and normalisation of the source model.
+        data: Name, origin and digest of the data.
+        protocol: Name of the protocol, and its own arguments.
+        corruptions: The domains of the stream.
+        severity: Severity of the corruptions; None if the stream has none or several.
+        images: Images per domain; None means all.
+        batch_size: Images per batch.
+        seed: Seed of the image order, the corruptions and the method.
+        learn: Whether the method learns from the stream.
+        source_data: Digest of the labelled source images that the method was given, if any.
+        extra: Fields of a record's specification that this version of ctta does not know.
     """
 
     method: str
-    settings: dict[str, Any]
-    model: dict[str, Any]
-    data: dict[str, Any]
-    protocol: dict[str, Any]
+    settings: Facts
+    model: Facts
+    data: Facts
+    protocol: Facts
     corruptions: tuple[str, ...]
     severity: int | None
     images: int | None
@@ -41,15 +46,46 @@ class RunSpec:
     seed: int
     learn: bool = True
     source_data: str | None = None
+    extra: Facts = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, spec: Mapping[str, Any]) -> RunSpec:
+        """Read a specification from the entry `spec` of a record.
+
+        Args:
+            spec: A JSON object; fields that are not known here are kept in ``extra``.
+
+        Raises:
+            KeyError: A field is missing.
+        """
+        known = {name: spec[name] for name in FIELDS} | {"corruptions": tuple(spec["corruptions"])}
+        return cls(**known, extra={name: value for name, value in spec.items() if name not in FIELDS})
 
     def to_json(self) -> dict[str, Any]:
-        """The specification as plain JSON values."""
-        return dict(json.loads(json.dumps(asdict(self), sort_keys=True)))
+        """The specification as a JSON object."""
+        entries = asdict(self)
+        return dict(json.loads(json.dumps(entries | entries.pop("extra"), sort_keys=True)))
+
+    @property
+    def model_name(self) -> str:
+        """Name of the source model."""
+        return str(self.model["name"])
+
+    @property
+    def data_name(self) -> str:
+        """Name of the dataset."""
+        return str(self.data["name"])
+
+    @property
+    def protocol_name(self) -> str:
+        """Name of the protocol."""
+        return str(self.protocol["name"])
 
     @property
     def rest_on(self) -> tuple[str, ...]:
-        """The domains in which the method only answers."""
-        return tuple(self.protocol.get("rest_on", ()))
+        """The domains in which the method predicts without learning."""
+        found = self.protocol.get("rest_on", ())
+        return tuple(map(str, found)) if isinstance(found, (list, tuple)) else ()
 
     @property
     def address(self) -> str:
@@ -57,7 +93,14 @@ class RunSpec:
         return address_of(self.to_json())
 
 
-def address_of(spec: dict[str, Any]) -> str:
-    """The address of a specification in JSON."""
+FIELDS = tuple(field.name for field in fields(RunSpec) if field.name != "extra")
+
+
+def address_of(spec: Mapping[str, Any]) -> str:
+    """The address of a specification.
+
+    Args:
+        spec: The specification as a JSON object.
+    """
     text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:20]

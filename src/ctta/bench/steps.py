@@ -17,18 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctta.errors import BadData, MissingData
-
-#: What a run writes; published runs hold the same lines compressed.
-STEPS = "steps.jsonl"
-COMPRESSED = f"{STEPS}.gz"
+from ctta.bench.scores import Count
+from ctta.errors import BadData
 
 #: Bins of the entropy histograms in a step, of equal width from 0 to ln C.
 ENTROPY_BINS = 20
 
 #: What one step logged, as read from JSON.
 StepFacts = dict[str, Any]
-
 
 _CHECK = re.compile(rb', "check": "([0-9a-f]{16})"\}')
 _CHECK_LENGTH = len(', "check": "0123456789abcdef"}')
@@ -55,40 +51,31 @@ class StepLog:
 StepLogs = Mapping[str, StepLog]
 
 
-def steps_file(folder: Path) -> Path | None:
-    """The step log in a run's folder, plain or compressed; None if it has none.
+def line_of(step: Mapping[str, Any]) -> str:
+    """A step as a line of the log, with its check.
 
     Args:
-        folder: Folder of one run.
+        step: What the step logged.
     """
-    return next((path for name in (STEPS, COMPRESSED) if (path := folder / name).is_file()), None)
-
-
-def line_of(step: Mapping[str, Any]) -> str:
-    """A step as a line of the log."""
     text = json.dumps(step)
     return f'{text[:-1]}, "check": "{_check(text.encode())}"}}\n'
 
 
-def read_steps(run: Path, counts: Mapping[str, Mapping[str, int]] | None = None) -> list[StepFacts]:
-    """Read the steps of a run.
+def read_steps(path: Path, counts: Mapping[str, Count] | None = None) -> list[StepFacts]:
+    """Read a step log.
 
     Args:
-        run: The folder of the run, or its step log.
+        path: The log, plain or compressed.
         counts: The entry `counts` of the run's record, which the steps must add up to.
 
     Raises:
-        MissingData: The folder has no step log.
         BadData: A line is damaged or missing; the message names it.
     """
-    path = run if run.is_file() else steps_file(run)
-    if path is None:
-        raise MissingData(f"{run} has no step log: neither {STEPS} nor {COMPRESSED}.")
     steps = [step for step, _ in numbered_steps(path)]
     seen: dict[str, int] = {}
     for step in steps:
         seen[step["domain"]] = seen.get(step["domain"], 0) + step["images"]
-    if counts is not None and seen != {domain: count["images"] for domain, count in counts.items()}:
+    if counts is not None and seen != {domain: count.images for domain, count in counts.items()}:
         raise BadData(
             f"{path} does not have the steps that its record counts: it is truncated or of another run. Restore it "
             f"from a copy, or delete {path.parent} to make the run again."
@@ -96,18 +83,12 @@ def read_steps(run: Path, counts: Mapping[str, Mapping[str, int]] | None = None)
     return steps
 
 
-def read_log(run: Path, counts: Mapping[str, Mapping[str, int]] | None = None) -> StepLog:
-    """Read the steps of a run and sum their entropy histograms.
+def log_of(steps: list[StepFacts]) -> StepLog:
+    """Sum the entropy histograms of steps and remove them from the steps.
 
     Args:
-        run: The folder of the run, or its step log.
-        counts: The entry `counts` of the run's record, which the steps must add up to.
-
-    Raises:
-        MissingData: The folder has no step log.
-        BadData: The log is damaged.
+        steps: The steps of a run.
     """
-    steps = read_steps(run, counts)
     histograms = [_summed(step.pop(name, ()) for step in steps) for name in ("entropy_right", "entropy_wrong")]
     return StepLog(steps, *histograms)
 
@@ -140,14 +121,14 @@ def numbered_steps(path: Path) -> Iterator[tuple[StepFacts, int]]:
 
 def _lines(path: Path) -> Iterator[bytes]:
     try:
-        with gzip.open(path) if path.name == COMPRESSED else path.open("rb") as file:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             while line := file.readline(_LONGEST):
                 yield line
     except (OSError, EOFError, zlib.error) as error:
         raise BadData(f"{path} cannot be read: {error}.") from error
 
 
-def _parsed(line: bytes) -> tuple[dict[str, Any], bool]:
+def _parsed(line: bytes) -> tuple[StepFacts, bool]:
     text = line.rstrip(b"\n")
     check = _CHECK.fullmatch(text[-_CHECK_LENGTH:])
     if check is not None:
@@ -165,6 +146,8 @@ def _parsed(line: bytes) -> tuple[dict[str, Any], bool]:
     missing = {"index", "domain", "images"} - set(step)
     if missing:
         raise ValueError(f"it has no {min(missing)!r}")
+    if not {"error", "wrong"} & set(step):
+        raise ValueError("it has neither 'error' nor 'wrong'")
     return step, check is not None
 
 
@@ -195,6 +178,6 @@ def _check(text: bytes) -> str:
 def _summed(histograms: Iterable[Any]) -> list[int]:
     sums = [0] * ENTROPY_BINS
     for counts in histograms:
-        for place, count in enumerate(counts[:ENTROPY_BINS]):
-            sums[place] += count
+        for index, count in enumerate(counts[:ENTROPY_BINS]):
+            sums[index] += count
     return sums

@@ -1,4 +1,4 @@
-"""TensorBoard events of a run: the numbers of every step while it goes on, the errors of the domains at its end."""
+"""TensorBoard events of a run: the numbers of every step as it is computed, the errors of the domains at the end."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ctta.adapter import Adapter
-from ctta.bench.compare import label
-from ctta.bench.prequential import Progress
-from ctta.bench.run import Listen
+from ctta.bench.compare import label_of
+from ctta.bench.folder import RunFolder
+from ctta.bench.progress import Progress, RunStarted
+from ctta.bench.record import Record
 from ctta.bench.spec import RunSpec
-from ctta.bench.steps import read_steps, steps_file
+from ctta.bench.steps import StepFacts
 from ctta.errors import MissingExtra
 from ctta.streams.batch import Batch
 
@@ -19,7 +20,7 @@ _FLUSH_SECONDS = 10
 
 
 def require_tensorboard() -> None:
-    """Raise MissingExtra where TensorBoard is not installed."""
+    """Raise MissingExtra if TensorBoard is not installed."""
     try:
         import tensorboard  # noqa: F401, PLC0415
     except ImportError as error:
@@ -27,14 +28,21 @@ def require_tensorboard() -> None:
 
 
 class Events:
-    """The events of one run, in a folder of its own below ``directory``.
+    """The events of one run, in a folder of their own.
 
-    They are written from the run's log, ``place`` / steps.jsonl, where it was interrupted or done before, and else as
-    the steps are made. Older events of the same run are replaced.
+    Steps that were logged before the run was resumed, or by a run that had already finished, are copied from its log.
+    Older events of the same run are replaced.
+
+    Args:
+        directory: Folder of all events.
+        spec: What the run is.
+        run: Folder of the run.
     """
 
-    def __init__(self, directory: Path, spec: RunSpec, place: Path) -> None:
-        self._directory, self._spec, self._place = directory, spec, place
+    def __init__(self, directory: Path, spec: RunSpec, run: RunFolder) -> None:
+        self._directory = directory
+        self._spec = spec
+        self._run = run
         self._writer: Any = None
         self._last: dict[str, int] = {}  # the last step of each domain
 
@@ -45,30 +53,38 @@ class Events:
         if self._writer is not None:
             self._writer.close()
 
-    def beside(self, listen: Listen | None) -> Listen:
-        """A listener that writes every step, and tells another listener too."""
+    def beside(self, other: RunStarted | None) -> RunStarted:
+        """A callback that writes every step.
 
-        def start(adapter: Adapter, steps: int) -> Progress:
+        Args:
+            other: Another callback, which is called too.
+        """
+
+        def started(adapter: Adapter, steps: int) -> Progress:
             self._begin(source_free=adapter.source_free)
-            other = None if listen is None else listen(adapter, steps)
+            show = None if other is None else other(adapter, steps)
 
-            def hear(batch: Batch, log: dict[str, Any]) -> None:
+            def step(batch: Batch, log: StepFacts) -> None:
                 self._step(log)
-                if other is not None:
-                    other(batch, log)
+                if show is not None:
+                    show(batch, log)
 
-            return hear
+            return step
 
-        return start
+        return started
 
-    def end(self, record: dict[str, Any]) -> None:
-        """Write what is known at the end: the error of every domain, their mean, and the facts of the record."""
+    def end(self, record: Record) -> None:
+        """Write what is known at the end: the error of every domain, their mean, and the facts of the record.
+
+        Args:
+            record: The record of the run.
+        """
         if self._writer is None:
-            self._begin(source_free=record["source_free"])
-        read_steps(self._place, record["counts"])
-        for domain, error in record["errors"].items():
+            self._begin(source_free=record.source_free)
+        self._run.read_steps(record.counts)
+        for domain, error in record.errors.items():
             self._writer.add_scalar(f"domain/{domain}", error, self._last[domain])
-        self._writer.add_scalar("mean", record["mean"], max(self._last.values()))
+        self._writer.add_scalar("mean", record.mean, max(self._last.values()))
         self._writer.add_text("run", _facts(record))
 
     def _begin(self, *, source_free: bool) -> None:
@@ -78,10 +94,10 @@ class Events:
         for older in folder.glob("events.out.tfevents.*"):
             older.unlink()
         self._writer = SummaryWriter(str(folder), flush_secs=_FLUSH_SECONDS)
-        for step in read_steps(self._place) if steps_file(self._place) is not None else ():
+        for step in self._run.read_steps() if self._run.has_steps() else ():
             self._step(step)
 
-    def _step(self, log: dict[str, Any]) -> None:
+    def _step(self, log: StepFacts) -> None:
         self._last[log["domain"]] = log["index"]
         for key, value in log.items():
             if key != "index" and isinstance(value, (int, float)):
@@ -90,14 +106,15 @@ class Events:
 
 def _name(spec: RunSpec, *, source_free: bool) -> str:
     """The label of a run, its seed and the beginning of its address, as the name of a folder."""
-    words = re.sub(r"[^\w.=^-]+", "_", label({"spec": spec.to_json(), "source_free": source_free}))
+    words = re.sub(r"[^\w.=^-]+", "_", label_of(spec, source_free=source_free))
     return f"{words[:100]}_seed={spec.seed}_{spec.address[:8]}"
 
 
-def _facts(record: dict[str, Any]) -> str:
+def _facts(record: Record) -> str:
     """The command, settings, specification and environment of a record as a Markdown table."""
-    facts = {"command": record["command"], "address": record["address"]}
-    for part in ("settings", "spec", "environment"):
-        facts |= {f"{part}.{key}": value for key, value in record[part].items()}
+    facts: dict[str, object] = {"command": record.command, "address": record.address}
+    parts = {"settings": record.settings, "spec": record.spec.to_json(), "environment": record.environment}
+    for part, values in parts.items():
+        facts |= {f"{part}.{key}": value for key, value in values.items()}
     rows = [f"| {key} | {str(value).replace('|', '/')} |" for key, value in facts.items()]
     return "\n".join(["| | |", "|---|---|", *rows])

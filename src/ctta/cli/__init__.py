@@ -1,4 +1,4 @@
-"""The command line: results on stdout, progress on stderr; exit code 0, 1 where it failed, 2 for wrong usage."""
+"""The command line. Results go to stdout and progress to stderr; exit codes: 0 success, 1 failure, 2 wrong usage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ctta.allocator import keep_freed_memory
+from ctta._system.allocator import keep_freed_memory
 from ctta.cli import train
 from ctta.cli.command_line import remember
 from ctta.cli.compare import compare
@@ -30,15 +30,15 @@ __all__ = ["app", "main"]
 
 
 class _Group(TyperGroup):
-    """Commands whose expected failures are one line on stderr."""
+    """Prints the errors of commands as one line on stderr."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, and keep them for the records of runs."""
+        """Parse the arguments, and remember them for the records of runs."""
         remember(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the command."""
         try:
             return super().invoke(ctx)
         except (CttaError, OSError) as error:
@@ -62,15 +62,17 @@ app.command("fetch")(fetch)
 app.add_typer(train.app, name="train")
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"ctta {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Continual test-time adaptation for PyTorch."""
 
@@ -79,6 +81,6 @@ def main() -> None:
     """Run the command line."""
     keep_freed_memory()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names of files may hold what the terminal's encoding cannot; stderr escapes them already.
+        # File names may contain characters that the terminal's encoding lacks; stderr already escapes them.
         sys.stdout.reconfigure(errors="backslashreplace")
     app(prog_name="ctta")

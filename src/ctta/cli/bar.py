@@ -11,7 +11,15 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 @contextmanager
 def bytes_bar(name: str, *, quiet: bool = False) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar for a download, told the bytes there and in all."""
+    """Show a progress bar for a download.
+
+    Args:
+        name: Text beside the bar.
+        quiet: Show nothing.
+
+    Returns:
+        A function to call with the number of bytes downloaded so far and the total, if known.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), disable=quiet) as progress:
         task = progress.add_task(name, total=None)
@@ -20,7 +28,14 @@ def bytes_bar(name: str, *, quiet: bool = False) -> Iterator[Callable[[int, int 
 
 @contextmanager
 def parts_bar(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for work in parts, told what is being done, how much of it is done, and of how much."""
+    """Show a progress bar for work in several parts.
+
+    Args:
+        quiet: Show nothing.
+
+    Returns:
+        A function to call with the name of the current part, the images done and the total.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} images"))
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), disable=quiet) as progress:
         task = progress.add_task("", total=None)

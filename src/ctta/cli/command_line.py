@@ -1,4 +1,4 @@
-"""The command line behind what is running, for records."""
+"""The current command line, for records."""
 
 from __future__ import annotations
 
@@ -7,27 +7,34 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
-from ctta.files import printable
+from ctta._system.files import printable
 from ctta.registry import bare_target
 
 _running: ContextVar[str] = ContextVar("command_line", default="")
 
 
 def command_line() -> str:
-    """The command line that is running, or the plain one a file stands for; empty where Python made the call."""
+    """Return the current command line; that of the current command if a TOML file is run; "" outside the CLI."""
     return _running.get()
 
 
 def plain(arguments: Sequence[str]) -> str:
-    """Arguments as one would type them in a shell."""
+    """Format arguments as one would type them in a shell.
+
+    Args:
+        arguments: Arguments of ctta.
+    """
     return printable(shlex.join(["ctta", *arguments]))
 
 
 def remember(arguments: Sequence[str]) -> None:
-    """Make these arguments the command line that is running.
+    """Make these arguments the current command line.
 
-    Records must not hold the path of the user's own model: of ``folder/file.py:name``, of ``hf:folder/name`` and of the
-    value of --weights only the last part is kept.
+    Records must not contain paths of the user's own code: only the last part is kept of ``folder/file.py:name``, of
+    ``hf:folder/name`` and of the value of --weights.
+
+    Args:
+        arguments: Arguments of ctta.
     """
     _running.set(plain(_without_folders(arguments)))
 

@@ -1,4 +1,4 @@
-"""ctta compare: run records in one table."""
+"""ctta compare: show run records in one table."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import json
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from ctta.bench.record import Record
+
 
 class Form(str, Enum):
-    """How the table is written."""
+    """Format of the table."""
 
     text = "text"
     markdown = "markdown"
@@ -21,13 +24,15 @@ class Form(str, Enum):
 
 
 def compare(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of run records, or records.")],
-    form: Annotated[Form, typer.Option("--format", help="Of the table.")] = Form.text,
-    force: Annotated[bool, typer.Option("--force", help="Show unlike runs too; rows name what differs.")] = False,
+    folders: Annotated[list[Path], typer.Argument(help="Folders with run records, or record files.")],
+    form: Annotated[Form, typer.Option("--format", help="Table format.")] = Form.text,
+    force: Annotated[
+        bool, typer.Option("--force", help="Show runs that are not comparable, too; rows name what differs.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
-    """Put run records in one table; unlike runs are refused with the fact that differs."""
-    from ctta.bench.record import read_records  # noqa: PLC0415 - ctta --help takes no torch
+    """Show run records in one table. Runs that are not comparable are an error that names the difference."""
+    from ctta.bench.folder import read_records  # noqa: PLC0415 - ctta --help must not import torch
 
     echo_comparison(
         [r for folder in folders for r in read_records(folder)], form=form.value, force=force, as_json=as_json
@@ -35,9 +40,16 @@ def compare(
 
 
 def echo_comparison(
-    records: Sequence[dict[str, Any]], *, form: str = "text", force: bool = False, as_json: bool = False
+    records: Sequence[Record], *, form: str = "text", force: bool = False, as_json: bool = False
 ) -> None:
-    """Print records as one table; what makes its rows unlike is told on stderr."""
+    """Print records as one table; warnings about rows that are not comparable go to stderr.
+
+    Args:
+        records: Run records.
+        form: "text", "markdown", "latex" or "csv".
+        force: Also print runs that are not comparable.
+        as_json: Print rows and differences as JSON instead.
+    """
     from ctta.bench.compare import differences, other_versions, rows, text_table, unlike_seeds  # noqa: PLC0415
 
     found = rows(records, force=force)

@@ -1,4 +1,4 @@
-"""ctta corrupt: a "-C" version of one's own images."""
+"""ctta corrupt: make a corrupted version ("-C") of a dataset."""
 
 from __future__ import annotations
 
@@ -14,43 +14,50 @@ from ctta.cli.options import parse_names, parse_numbers
 
 
 class FileFormat(str, Enum):
-    """How images of a folder are written."""
+    """File format of corrupted images in folders."""
 
     jpeg = "jpeg"
     png = "png"
 
 
 class Constants(str, Enum):
-    """Whose constants are used."""
+    """The dataset whose published constants are used."""
 
     cifar = "cifar"
     imagenet = "imagenet"
 
 
 def corrupt(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A folder of images, an npz with x and y, or an npy.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write to.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="IN", help="A folder of images, an npz file with arrays x and y, or an npy file.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.")],
     corruptions: options.Corruptions = None,
     severity: Annotated[
         list[str] | None,
         typer.Option(metavar="NUMBER,...", help="Severities, 1 to 5. May be repeated.", show_default="all"),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
-    scale: Annotated[Constants | None, typer.Option(help="Whose constants. Default: by image size.")] = None,
-    labels: Annotated[Path | None, typer.Option(help="The npy of labels that goes with an npy.")] = None,
-    side: Annotated[int | None, typer.Option(min=16, help="Crop the images of a folder to so many pixels.")] = None,
+    scale: Annotated[
+        Constants | None,
+        typer.Option(help="Dataset whose constants to use.", show_default="by image size"),
+    ] = None,
+    labels: Annotated[Path | None, typer.Option(help="Labels (npy) of images in an npy file.")] = None,
+    side: Annotated[
+        int | None, typer.Option(min=16, help="Crop the images of a folder to squares of this side, in pixels.")
+    ] = None,
     file_format: Annotated[
-        FileFormat, typer.Option("--format", help="For folders: JPEG at quality 85 as published, or PNG.")
+        FileFormat, typer.Option("--format", help="File format in folders: JPEG at quality 85, as published, or PNG.")
     ] = FileFormat.jpeg,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Corrupt images in the layouts of CIFAR-10-C (arrays) and ImageNet-C (folders); resumes where it stopped."""
-    from ctta.cli.bar import parts_bar  # noqa: PLC0415 - ctta --help takes no torch
-    from ctta.streams.corruptions import CORRUPTIONS  # noqa: PLC0415
-    from ctta.streams.make_arrays import ArraySource  # noqa: PLC0415
-    from ctta.streams.make_c import Recipe, make_c  # noqa: PLC0415
-    from ctta.streams.make_folders import FolderSource  # noqa: PLC0415
+    """Corrupt images, in the layout of CIFAR-10-C (arrays) or ImageNet-C (folders). An interrupted command resumes."""
+    from ctta.cli.bar import parts_bar  # noqa: PLC0415 - ctta --help must not import torch
+    from ctta.corruptions import CORRUPTIONS  # noqa: PLC0415
+    from ctta.datasets.write.arrays import ArraySource  # noqa: PLC0415
+    from ctta.datasets.write.corrupt_dataset import Recipe, make_c  # noqa: PLC0415
+    from ctta.datasets.write.folders import FolderSource  # noqa: PLC0415
 
     recipe = Recipe(
         corruptions=parse_names(corruptions or ()) or CORRUPTIONS,
@@ -66,4 +73,5 @@ def corrupt(
     with parts_bar(quiet=quiet) as progress:
         made, kept = make_c(images, out, recipe, progress=progress)
     result = {"out": str(out), "images": images.images, "made": made, "kept": kept}
-    typer.echo(json.dumps(result) if as_json else f"{out}: {len(made)} parts made, {len(kept)} were there and verified")
+    text = f"{out}: {len(made)} parts made, {len(kept)} already there and verified"
+    typer.echo(json.dumps(result) if as_json else text)

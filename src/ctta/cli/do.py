@@ -1,4 +1,4 @@
-"""ctta do: command lines written in a TOML file."""
+"""ctta do: run commands from a TOML file."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from ctta.cli.toml_file import read_lines
 
 def do(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help='A TOML file: command = "run", and its arguments and options by name.')],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command lines, and run none.")] = False,
+    file: Annotated[
+        Path, typer.Argument(help='A TOML file with command = "run" and the arguments and options of that command.')
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command lines without running them.")] = False,
 ) -> None:
-    """Run the command written in a TOML file, or one after the other those of its array of tables "do".
+    """Run the command in a TOML file, or every [[do]] table in order.
 
-    Keys are the names that --help shows: seed = "0..4" for --seed 0..4; true and false for flags; a list for what may
-    be repeated; a table for --set. Paths are relative to the working directory, not to the file.
+    Keys are the names shown by --help: seed = "0..4" for --seed 0..4; true or false for flags; a list for options that
+    may be repeated; a table for --set. Paths are relative to the working directory, not to the file.
     """
     root = ctx.find_root()
     lines = read_lines(file, root.command)
-    # All are read before the first one runs: a mistake in the last is told now, not after hours.
+    # Parse all commands before running the first: a mistake in the last one should not show up after hours.
     contexts = [line.command.make_context(" ".join(line.path), list(line.arguments), root) for line in lines]
     for line, context in zip(lines, contexts, strict=True):
         words = (*line.path, *line.arguments)

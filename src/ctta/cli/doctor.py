@@ -1,4 +1,4 @@
-"""ctta doctor: what each method would do with the user's model."""
+"""ctta doctor: show what each method would do with the user's model."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ctta._system.imports import stdout_to_stderr
 from ctta.cli import options
 from ctta.cli.options import parse_names
 from ctta.cli.run import check_names
-from ctta.imports import stdout_to_stderr
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,8 +24,8 @@ def doctor(
     target: Annotated[
         str,
         typer.Argument(
-            help="A model, or a function that builds one, as package.module:name or file.py:name; or a name that "
-            "ctta run --model takes."
+            help="A model, or a function that builds one, as package.module:name or file.py:name; or any name that "
+            "ctta run --model accepts."
         ),
     ],
     weights: options.Weights = None,
@@ -38,16 +38,16 @@ def doctor(
     device: options.Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what each method would do with a model: head, norm layers, trained parameters, smallest batch, memory."""
+    """Show what each method would do with a model: head, norm layers, trained parameters, smallest batch, memory."""
     names = parse_names(methods or ())
     check_names(names, None)
-    from ctta.device import choose_device  # noqa: PLC0415 - help and typing errors need no torch
+    from ctta._system.device import choose_device  # noqa: PLC0415 - help and usage errors must not import torch
     from ctta.doctor import examine  # noqa: PLC0415
     from ctta.registry import get_method  # noqa: PLC0415
 
     model = load_model(target, weights).to(choose_device(device))
     chosen = {name: get_method(name) for name in names} or None
-    # Copying the model and its forward pass run the user's code as well.
+    # Copying the model and running it execute the user's code, which may print.
     with stdout_to_stderr():
         diagnosis = examine(model, image_size=image_size, channels=channels, among=chosen)
     if as_json:
@@ -57,7 +57,12 @@ def doctor(
 
 
 def load_model(target: str, weights: Path | None = None) -> nn.Module:
-    """Load the model to examine: any that ``ctta run --model`` takes, or the only one of a module or file."""
+    """Load the model to examine.
+
+    Args:
+        target: Any name that ``ctta run --model`` accepts; or a module or file with only one model.
+        weights: A weights file.
+    """
     from ctta.nets import by_name  # noqa: PLC0415
 
     if weights is None and by_name.is_own(target):
@@ -96,4 +101,4 @@ def _print(diagnosis: Diagnosis) -> None:
             console.print(f"{report.name} leaves out {count} norm layers: {layers}", highlight=False, markup=False)
     refused = [report for report in diagnosis.methods if report.refusal is not None]
     for report in refused:
-        console.print(f"{report.name} refuses. {report.refusal}", highlight=False, markup=False)
+        console.print(f"{report.name} cannot adapt it: {report.refusal}", highlight=False, markup=False)

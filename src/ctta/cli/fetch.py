@@ -1,4 +1,4 @@
-"""ctta fetch: published data, resumed where it stopped and verified; or a local copy checked."""
+"""ctta fetch: download published datasets, or verify a local copy."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from ctta.cli import options
 
 if TYPE_CHECKING:
     from ctta.fetch import Plan
@@ -20,24 +22,24 @@ def fetch(
             "-digital, -extra."
         ),
     ],
-    to: Annotated[Path | None, typer.Option(help="The folder to put it in.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Output folder.")] = None,
     check: Annotated[
-        Path | None, typer.Option(help="Check this archive or folder instead; nothing is fetched.")
+        Path | None, typer.Option(help="Verify this archive or folder instead of downloading anything.")
     ] = None,
     packed: Annotated[bool, typer.Option("--packed", help="Leave the archive packed.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be fetched, and stop.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be downloaded, and stop.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Fetch published data, or check a local copy of it."""
-    from ctta import fetch as fetching  # noqa: PLC0415 - ctta --help takes no torch
+    """Download a published dataset, or verify a local copy. An interrupted download resumes."""
+    from ctta import fetch as fetching  # noqa: PLC0415 - ctta --help must not import torch
     from ctta.cli.bar import bytes_bar  # noqa: PLC0415
 
     if (to is None) == (check is None):
-        raise typer.BadParameter("give either --to DIR, or --check PATH.")
+        raise typer.BadParameter("give either --to DIR or --check PATH.")
     if check is not None:
-        said = fetching.check(name, check)
-        typer.echo(json.dumps({"name": name, "checked": said}) if as_json else "\n".join(said))
+        checked = fetching.check(name, check)
+        typer.echo(json.dumps({"name": name, "checked": checked}) if as_json else "\n".join(checked))
         return
     assert to is not None
     plans = fetching.plan(name, to)
@@ -52,7 +54,7 @@ def fetch(
     if as_json:
         typer.echo(json.dumps({"name": name, "plan": plans, "files": [str(path) for path in found]}))
     else:
-        typer.echo("there: " + ", ".join(str(path) for path in found))
+        typer.echo("done: " + ", ".join(str(path) for path in found))
 
 
 def _lines(plan: Plan) -> str:

@@ -19,6 +19,7 @@ class What(str, Enum):
 
     methods = "methods"
     streams = "streams"
+    protocols = "protocols"
     models = "models"
     experiments = "experiments"
 
@@ -27,10 +28,14 @@ def ls(
     what: Annotated[What, typer.Argument(help="What to list.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
-    """List methods, streams, models or experiments."""
-    rows = {What.methods: _methods, What.streams: _streams, What.models: _models, What.experiments: _experiments}[
-        what
-    ]()
+    """List methods, streams, protocols, models or experiments."""
+    rows = {
+        What.methods: _methods,
+        What.streams: _streams,
+        What.protocols: _protocols,
+        What.models: _models,
+        What.experiments: _experiments,
+    }[what]()
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
@@ -61,12 +66,40 @@ def _methods() -> list[dict[str, Any]]:
 
 
 def _streams() -> list[dict[str, Any]]:
-    from ctta.bench.sources import STREAMS  # noqa: PLC0415
-    from ctta.streams.corruptions import CORRUPTIONS, HELD_OUT  # noqa: PLC0415
+    from ctta.corruption_names import CORRUPTIONS, HELD_OUT  # noqa: PLC0415
+    from ctta.datasets import DATASETS  # noqa: PLC0415
+    from ctta.registry import BUILT_IN  # noqa: PLC0415
 
-    rows = [{"stream": name, "kind": "data", "use": f"ctta run METHOD {name}"} for name in STREAMS]
-    rows += [{"stream": name, "kind": "corruption", "use": "one of the fifteen"} for name in CORRUPTIONS]
-    rows += [{"stream": name, "kind": "corruption", "use": "held out for tuning"} for name in HELD_OUT]
+    rows: list[dict[str, Any]] = []
+    for entry in DATASETS.entries():
+        try:
+            dataset = entry.load()
+        except CttaError as error:
+            shown = {"classes": "-", "batch size": "-", "use": f"{type(error).__name__}: {error}"}
+        else:
+            summary = f": {dataset.summary}" if dataset.summary else ""
+            shown = {
+                "classes": "those of the data" if dataset.classes is None else str(dataset.classes),
+                "batch size": str(dataset.batch_size),
+                "use": f"ctta run METHOD {entry.name}{summary}",
+            }
+        rows.append({"stream": entry.name, "kind": "data", "from": entry.origin, **shown})
+    for names, use in ((CORRUPTIONS, "one of the fifteen"), (HELD_OUT, "held out for tuning")):
+        facts = {"kind": "corruption", "from": BUILT_IN, "classes": "-", "batch size": "-", "use": use}
+        rows += [{"stream": name, **facts} for name in names]
+    return rows
+
+
+def _protocols() -> list[dict[str, Any]]:
+    from ctta.protocol import PROTOCOLS  # noqa: PLC0415
+
+    rows = []
+    for entry in PROTOCOLS.entries():
+        try:
+            summary = entry.load().summary
+        except CttaError as error:
+            summary = f"{type(error).__name__}: {error}"
+        rows.append({"protocol": entry.name, "from": entry.origin, "summary": summary})
     return rows
 
 

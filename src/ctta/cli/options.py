@@ -1,4 +1,4 @@
-"""Options that several commands share, each with one name and one meaning, and what reads their values."""
+"""Options shared by several commands, and parsers of their values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OWN = "or your own as package.module:name or file.py:name"
 Model = Annotated[
     str | None,
     typer.Option(
-        help=f"The source model: a name of ctta ls models, timm:NAME, torchvision:NAME, hf:FOLDER, {OWN}.",
+        help=f"Source model: a name from ctta ls models, timm:NAME, torchvision:NAME, hf:FOLDER, {OWN}.",
         show_default="the bundled model, or the paper's",
     ),
 ]
@@ -28,11 +28,12 @@ Data = Annotated[
     typer.Option(help="Folder of the published files, or an npz of clean images, which are corrupted on the fly."),
 ]
 ImageList = Annotated[
-    Path | None, typer.Option(help="For ImageNet-C: a text file that lists the images to use, one synset/file a line.")
+    Path | None,
+    typer.Option(help="ImageNet-C only: a text file that lists the images to use, one synset/file per line."),
 ]
 Clean = Annotated[
     Path | None,
-    typer.Option(help="Clean images (npz) for protocols that show them; defaults to --data if that is an npz."),
+    typer.Option(help="Clean images (npz) for protocols that use them; defaults to --data if that is an npz."),
 ]
 SourceData = Annotated[
     Path | None,
@@ -44,8 +45,16 @@ Corruptions = Annotated[
         "--corruptions",
         "--corruption",
         metavar="NAME,...",
-        help="Use only these corruptions, in this order. May be repeated.",
-        show_default="the fifteen of the paper",
+        help="Use only these corruptions, or domains of your own data, in this order. May be repeated.",
+        show_default="the fifteen of the paper, or all of your own data",
+    ),
+]
+Side = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Resize the shorter side of your own image files to so many pixels and crop the central square.",
+        show_default="as they are",
     ),
 ]
 Methods = Annotated[
@@ -68,13 +77,21 @@ _MOST_SEEDS = 10_000
 
 
 def parse_names(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Names of an option that may be repeated and may hold several with commas between."""
+    """Split the values of a repeatable option into names.
+
+    Args:
+        given: One value or several, each with one name or several separated by commas.
+    """
     texts = [given] if isinstance(given, str) else given
     return tuple(name for text in texts for part in text.split(",") if (name := part.strip()))
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Seeds of "3", "1,2,5" or "0..4"."""
+    """Parse seeds.
+
+    Args:
+        text: "3", "1,2,5" or "0..4".
+    """
     try:
         if ".." in text:
             first, last = (int(part) for part in text.split(".."))
@@ -84,22 +101,33 @@ def parse_seeds(text: str) -> list[int]:
     except ValueError:
         seeds = []
     if not seeds:
-        raise ParameterError(f"Seeds are a number, numbers with commas between, or a range 0..4. Got {text!r} instead.")
+        raise ParameterError(
+            f"Seeds must be a number, numbers separated by commas, or a range such as 0..4. Got {text!r}."
+        )
     if len(seeds) > _MOST_SEEDS:
-        raise ParameterError(f"A command runs at most {_MOST_SEEDS} seeds. Got {text!r} instead.")
+        raise ParameterError(f"A command runs at most {_MOST_SEEDS} seeds. Got {text!r}.")
     return list(dict.fromkeys(seeds))
 
 
 def parse_numbers(given: Sequence[str], option: str) -> tuple[int, ...]:
-    """Whole numbers of an option that may be repeated and may hold several with commas between."""
+    """Parse the values of a repeatable option as integers.
+
+    Args:
+        given: The values, each with one number or several separated by commas.
+        option: Name of the option, for errors.
+    """
     try:
         return tuple(int(name) for name in parse_names(given))
     except ValueError:
-        raise ParameterError(f"{option} takes whole numbers with commas between. Got {','.join(given)!r}.") from None
+        raise ParameterError(f"{option} takes integers separated by commas. Got {','.join(given)!r}.") from None
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
-    """Arguments of "name=value" texts; a value is a Python literal or a plain word."""
+    """Parse the values of --set into arguments of a method.
+
+    Args:
+        pairs: Texts of the form "name=value"; a value is a Python literal or a plain word.
+    """
     settings: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -112,7 +140,7 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
 def _literal(text: str) -> Any:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about odd escapes in text that may be a plain word
+            warnings.simplefilter("ignore")  # a plain word may contain what looks like an invalid escape
             return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text

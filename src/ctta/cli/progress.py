@@ -1,23 +1,30 @@
-"""A bar on stderr: domain, running error, images per second, time left."""
+"""Progress bars of runs on stderr: domain, running error, images per second, time left."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ctta.adapter import Adapter
 from ctta.bench.demo import cost
-from ctta.bench.record import NAME as RECORD
+from ctta.bench.folder import RunFolder
+from ctta.bench.record import Record
+from ctta.bench.steps import StepFacts
 from ctta.streams.batch import Batch
 
 
 class Bars:
-    """One bar per method, and one for all of them that knows what a step of each method costs."""
+    """A bar per run, and one for all of them that takes the cost of each method's steps into account.
+
+    Args:
+        adapters: The methods of all runs.
+        steps: Number of steps of each run.
+        quiet: Whether to show nothing.
+    """
 
     def __init__(self, adapters: Sequence[Adapter], steps: int, *, quiet: bool) -> None:
         self.steps = steps
@@ -31,22 +38,20 @@ class Bars:
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=Console(stderr=True),
             disable=quiet,
-            # A batch can take long on a slow machine, and time left needs a few of them.
+            # A batch can take long on a slow machine, and the time left is estimated from several.
             speed_estimate_period=60,
         )
         work = sum(cost(adapter) for adapter in adapters) * steps
         self.whole = self._add("all", work) if len(adapters) > 1 else None
 
-    def __enter__(self) -> Bars:
-        self.bars.start()
-        return self
+    def add(self, adapter: Adapter, prefix: str = "") -> _Bar:
+        """Add the bar of a run.
 
-    def __exit__(self, *_: object) -> None:
-        self.bars.stop()
-
-    def follow(self, adapter: Adapter, place: str = "") -> _Bar:
-        """The listener for one method, whose bar says its place among the others."""
-        return _Bar(self, self._add(place + type(adapter).__name__, self.steps), cost(adapter))
+        Args:
+            adapter: Its method.
+            prefix: Shown before the name of the method.
+        """
+        return _Bar(self, self._add(prefix + type(adapter).__name__, self.steps), cost(adapter))
 
     def _add(self, name: str, total: int) -> TaskID:
         return self.bars.add_task(name, total=total, domain="", error="", speed="")
@@ -54,10 +59,14 @@ class Bars:
 
 class _Bar:
     def __init__(self, owner: Bars, task: TaskID, cost: int) -> None:
-        self.owner, self.task, self.cost = owner, task, cost
-        self.wrong, self.seen, self.begin = 0.0, 0, time.perf_counter()
+        self.owner = owner
+        self.task = task
+        self.cost = cost
+        self.wrong = 0.0
+        self.seen = 0
+        self.begin = time.perf_counter()
 
-    def __call__(self, batch: Batch, log: dict[str, Any]) -> None:
+    def __call__(self, batch: Batch, log: StepFacts) -> None:
         self.seen += len(batch)
         self.wrong += log["error"] * len(batch)
         speed = self.seen / (time.perf_counter() - self.begin)
@@ -73,35 +82,74 @@ class _Bar:
             bars.advance(self.owner.whole, self.cost)
 
 
-class Follower:
-    """Progress of runs: a bar for each run of this process, a line for each that ends elsewhere or was done before."""
+class DemoDisplay:
+    """The progress of the demo: a bar per method and one for all, to be used in a ``with`` statement.
 
-    def __init__(self, runs: int, folder: Path, *, one_by_one: bool) -> None:
-        self.runs, self.folder, self.one_by_one, self.ended = runs, folder, one_by_one, 0
+    Args:
+        adapters: The methods.
+        steps: Number of steps of each.
+        quiet: Whether to show nothing.
+    """
+
+    def __init__(self, adapters: Sequence[Adapter], steps: int, *, quiet: bool) -> None:
+        self.bars = Bars(adapters, steps, quiet=quiet)
+        self.work = {type(adapter).__name__.lower(): cost(adapter) * steps for adapter in adapters}
+
+    def __enter__(self) -> DemoDisplay:
+        self.bars.bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bars.bars.stop()
+
+    def started(self, adapter: Adapter, steps: int) -> _Bar:
+        """Add the bar of a method; see `ProgressDisplay.started`."""
+        self.work.pop(type(adapter).__name__.lower(), None)
+        return self.bars.add(adapter)
+
+    def finished(self, record: Record) -> None:
+        """Count the work of a run that was done before; see `ProgressDisplay.finished`."""
+        done = self.work.pop(record.spec.method.partition("@")[0], 0)
+        if self.bars.whole is not None:
+            self.bars.bars.advance(self.bars.whole, done)
+
+
+class RunsDisplay:
+    """The progress of runs: a bar for each run of this process, a line for each that ends elsewhere or was done before.
+
+    Args:
+        runs: Number of runs.
+        folder: Folder of the runs.
+        here: Whether they run in this process, one after the other.
+    """
+
+    def __init__(self, runs: int, folder: Path, *, here: bool) -> None:
+        self.runs = runs
+        self.folder = folder
+        self.here = here
+        self.ended = 0
         self.bars: Bars | None = None
-        self.before = {path: path.stat().st_mtime_ns for path in folder.glob(f"*/{RECORD}")}
+        files = (RunFolder(path).record_file for path in folder.glob("*"))
+        self.before = {file: file.stat().st_mtime_ns for file in files if file.exists()}
 
-    def listener(self) -> Callable[[Adapter, int], _Bar] | None:
-        """The listener for the next run."""
-        return self._start if self.one_by_one else None
+    def started(self, adapter: Adapter, steps: int) -> _Bar:
+        """Show a bar; see `ProgressDisplay.started`."""
+        self.bars = Bars([adapter], steps, quiet=False)
+        self.bars.bars.start()
+        return self.bars.add(adapter, f"{self.ended + 1}/{self.runs} " if self.runs > 1 else "")
 
-    def done(self, record: dict[str, Any]) -> None:
-        """Close the bar of a run, or say that it has ended."""
+    def finished(self, record: Record) -> None:
+        """Close the bar of the run, or print that it has ended; see `ProgressDisplay.finished`."""
         self.ended += 1
-        path = self.folder / record["address"] / RECORD
+        path = RunFolder(self.folder / record.address).record_file
         if self.bars is not None:
-            self.bars.__exit__()
+            self.bars.bars.stop()
             self.bars = None
         elif path in self.before and path.stat().st_mtime_ns == self.before[path]:
-            self._say(f"already done, {path}")
-        elif not self.one_by_one:
-            spec = record["spec"]
-            self._say(f"{self.ended}/{self.runs} {spec['method']} seed {spec['seed']}: {record['mean']:.2f} %")
+            self._print(f"already done, {path}")
+        elif not self.here:
+            spec = record.spec
+            self._print(f"{self.ended}/{self.runs} {spec.method} seed {spec.seed}: {record.mean:.2f} %")
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         Console(stderr=True, soft_wrap=True).print(text, highlight=False, markup=False)
-
-    def _start(self, adapter: Adapter, steps: int) -> _Bar:
-        self.bars = Bars([adapter], steps, quiet=False)
-        self.bars.__enter__()
-        return self.bars.follow(adapter, f"{self.ended + 1}/{self.runs} " if self.runs > 1 else "")

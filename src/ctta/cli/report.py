@@ -1,4 +1,4 @@
-"""ctta report: run records as one page."""
+"""ctta report: write run records as one page."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import typer
 
 
 def report(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of run records, or records.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page.")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
+    folders: Annotated[list[Path], typer.Argument(help="Folders with run records, or record files.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output file.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print file, runs and size as JSON.")] = False,
 ) -> None:
-    """Write one page with tables, figures and the facts of every run; it needs no network and no other file."""
-    from ctta.files import size  # noqa: PLC0415
-    from ctta.report import TITLE, write_report  # noqa: PLC0415 - ctta --help takes no torch
+    """Write one self-contained HTML page with tables, plots, and the command and settings of every run."""
+    from ctta._system.files import size  # noqa: PLC0415
+    from ctta.report import TITLE, write_report  # noqa: PLC0415 - ctta --help must not import torch
 
     runs = write_report(folders, out, title=title or TITLE)
     written = out.stat().st_size

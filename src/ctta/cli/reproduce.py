@@ -12,13 +12,20 @@ import typer
 from ctta.cli import options
 from ctta.cli.command_line import command_line
 from ctta.cli.options import parse_names, parse_seeds
-from ctta.cli.run import check_names, follower
+from ctta.cli.run import check_names, progress_display
+from ctta.datasets import locate
+from ctta.errors import UnknownStream
+from ctta.paper.numbers import SETTINGS
 
 
 def reproduce(
     name: Annotated[str, typer.Argument(help="A table or figure: ctta ls experiments.")],
     dataset: Annotated[
-        str, typer.Argument(help="cifar10-c, cifar100-c, imagenet-c-5k, imagenet-c-50k, domainnet-126 or digits.")
+        str,
+        typer.Argument(
+            help=f"{', '.join(SETTINGS)}; or your own data: the path of a folder or npz, or a Dataset as "
+            "package.module:name or file.py:name."
+        ),
     ],
     data: options.Data = None,
     model: options.Model = None,
@@ -50,11 +57,12 @@ def reproduce(
     """
     names = parse_names(methods or ())
     check_names(names, model)
-    from ctta.bench.pool import do_all  # noqa: PLC0415
+    if dataset not in SETTINGS:
+        dataset, data = _own_data(dataset, data)
+    from ctta.bench.executors import run_jobs  # noqa: PLC0415
     from ctta.paper import experiment  # noqa: PLC0415 - ctta --help takes no torch
     from ctta.paper.reproduce import Request, draw, notes, plan, rows  # noqa: PLC0415
     from ctta.plots.style import require_matplotlib  # noqa: PLC0415
-    from ctta.streams.corruptions import CORRUPTIONS  # noqa: PLC0415
 
     table = experiment(name)
     if table.drawings:
@@ -68,7 +76,7 @@ def reproduce(
         clean=clean,
         source_data=source_data,
         methods=None if methods is None else frozenset(names),
-        corruptions=CORRUPTIONS if corruptions is None else parse_names(corruptions),
+        corruptions=None if corruptions is None else parse_names(corruptions),
         images=images,
         seeds=tuple(parse_seeds(seed or table.seeds)),
         command=command_line(),
@@ -77,8 +85,8 @@ def reproduce(
     )
     planned = plan(table, request)
     jobs = planned.jobs
-    follow = None if quiet else follower(len(jobs), workers, out, ray)
-    records = do_all(jobs, out, workers=workers, ray=ray, save_every=save_every, follow=follow)
+    progress = None if quiet else progress_display(len(jobs), workers, out, ray)
+    records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     outcomes = planned.outcomes(records, out)
     found, remarks, figures = rows(outcomes), notes(planned, outcomes), draw(planned, outcomes, out)
     if as_json:
@@ -91,6 +99,14 @@ def reproduce(
         typer.echo(remark)
     for path in figures:
         typer.echo(f"figure {path}")
+
+
+def _own_data(dataset: str, data: Path | None) -> tuple[str, Path | None]:
+    """Locate data that the paper does not use; a typo is answered with the names of the paper's data."""
+    try:
+        return locate(dataset, data)
+    except UnknownStream:
+        raise UnknownStream(dataset, SETTINGS) from None
 
 
 def _echo(rows: Sequence[dict[str, Any]]) -> None:

@@ -4,20 +4,47 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ctta.cli import options
 from ctta.cli.command_line import command_line
 from ctta.cli.options import parse_names, parse_seeds, parse_settings
+from ctta.datasets import DATASETS, get_dataset, locate
 from ctta.errors import ParameterError
+from ctta.protocol import PROTOCOLS
+from ctta.registry import BUILT_IN, METHODS
+
+if TYPE_CHECKING:
+    from ctta.bench.progress import ProgressDisplay
+    from ctta.datasets import Dataset
+
+
+class ImageOrder(str, Enum):
+    """The order of the images of a domain."""
+
+    shuffled = "shuffled"
+    stored = "stored"
+
+
+def _built_in(registry: Any) -> str:
+    """List the built-in names of a registry, for help."""
+    *names, last = [entry.name for entry in registry.entries(plugins=False) if entry.origin == BUILT_IN]
+    return f"{', '.join(names)} or {last}"
+
+
+STREAM = (
+    f"{_built_in(DATASETS)}; the path of a folder or npz of your own images; or a Dataset of your own as "
+    "package.module:name or file.py:name."
+)
 
 
 def run(
     method: Annotated[str, typer.Argument(help=f"A method: a name of ctta ls methods, {options.OWN}.")],
-    stream: Annotated[str, typer.Argument(help="digits, cifar10-c, cifar100-c, imagenet-c, domainnet-126 or folder.")],
+    stream: Annotated[str, typer.Argument(help=STREAM)],
     model: options.Model = None,
     weights: options.Weights = None,
     data: options.Data = None,
@@ -31,21 +58,21 @@ def run(
     protocol: Annotated[
         str,
         typer.Option(
-            help="continual, gradual, mixed, correlated, recurring, random-order, clean, then-clean (the corruptions, "
-            "then the clean images) or then-clean-resting (without learning on the clean images)."
+            help=f"{_built_in(PROTOCOLS)} (ctta ls protocols explains them); or a Protocol of your own as "
+            "package.module:name or file.py:name."
         ),
     ] = "continual",
     times: Annotated[int, typer.Option(min=1, help="Rounds of a recurring stream.")] = 1,
+    order: Annotated[
+        ImageOrder, typer.Option(help="Order of the images of a domain: shuffled with the seed, or as stored.")
+    ] = ImageOrder.shuffled,
     corruptions: options.Corruptions = None,
     severity: Annotated[int, typer.Option(min=1, max=5, help="Severity of the corruptions.")] = 5,
     images: options.Images = None,
+    side: options.Side = None,
     batch_size: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Images per batch.",
-            show_default="200 on CIFAR and own folders, 64 on ImageNet, 128 on DomainNet, 50 on the digits",
-        ),
+        typer.Option(min=1, help="Images per batch.", show_default="the dataset's, see ctta ls streams"),
     ] = None,
     seed: Annotated[str, typer.Option(help="A seed, several with commas, or a range such as 0..4.")] = "0",
     learn: Annotated[bool, typer.Option(help="Learn from the stream, or only predict.")] = True,
@@ -63,13 +90,15 @@ def run(
 
     The method uses the settings published for the dataset (its recipe), changed by --set.
     """
-    model = model or default_model(stream)
     check_names([method], model)
-    from ctta.bench.defaults import batch_size as default_batch_size  # noqa: PLC0415
+    PROTOCOLS.check(protocol)
+    stream, data = locate(stream, data)
+    dataset = get_dataset(stream)
+    model = model or default_model(dataset)
+    from ctta.bench.executors import run_jobs  # noqa: PLC0415
+    from ctta.bench.folder import RunFolder  # noqa: PLC0415
     from ctta.bench.jobs import Job  # noqa: PLC0415 - help and typing errors need no torch
-    from ctta.bench.pool import do_all  # noqa: PLC0415
     from ctta.cli.compare import echo_comparison  # noqa: PLC0415
-    from ctta.streams.corruptions import CORRUPTIONS  # noqa: PLC0415
 
     job = Job(
         method=method,
@@ -84,38 +113,40 @@ def run(
         protocol=protocol,
         times=times,
         severity=severity,
-        corruptions=CORRUPTIONS if corruptions is None else parse_names(corruptions),
+        corruptions=None if corruptions is None else parse_names(corruptions),
         images=images,
-        batch_size=batch_size or default_batch_size(stream),
+        batch_size=batch_size or dataset.batch_size,
         learn=learn,
         keep=keep,
         command=command_line(),
         tensorboard=tensorboard,
         device=device,
+        order=order.value,
+        side=side,
     )
     jobs = [job.with_seed(number) for number in parse_seeds(seed)]
-    follow = None if quiet else follower(len(jobs), workers, out, ray)
-    records = do_all(jobs, out, workers=workers, ray=ray, save_every=save_every, follow=follow)
+    progress = None if quiet else progress_display(len(jobs), workers, out, ray)
+    records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     if as_json:
-        typer.echo(json.dumps(records, indent=1))
+        typer.echo(json.dumps([record.to_json() for record in records], indent=1))
         return
     echo_comparison(records)
     for record in records:
-        typer.echo(f"record {out / record['address'] / 'record.json'}")
+        typer.echo(f"record {RunFolder(out / record.address).record_file}")
 
 
-def default_model(stream: str) -> str:
-    """Return the bundled source model for a stream."""
-    shipped = {"digits": "digits_resnet8", "cifar10-c": "cifar10_resnet20_ctta"}
-    if stream not in shipped:
-        raise ParameterError(f"{stream} needs --model; ctta has a bundled one for {' and '.join(shipped)} only.")
-    return shipped[stream]
+def default_model(dataset: Dataset) -> str:
+    """Return the source model that a dataset uses if the user names none."""
+    if dataset.default_model is None:
+        known = (entry.load() for entry in DATASETS.entries(plugins=False))
+        bundled = [other.name for other in known if other.default_model is not None]
+        raise ParameterError(f"{dataset.name} needs --model; ctta has a bundled one for {' and '.join(bundled)} only.")
+    return dataset.default_model
 
 
 def check_names(methods: Sequence[str], model: str | None) -> None:
     """Refuse unknown methods and models with the nearest known name, before torch is imported."""
     from ctta.nets.by_name import check_name  # noqa: PLC0415
-    from ctta.registry import METHODS  # noqa: PLC0415
 
     for name in methods:
         METHODS.check(name)
@@ -123,8 +154,8 @@ def check_names(methods: Sequence[str], model: str | None) -> None:
         check_name(model)
 
 
-def follower(runs: int, workers: int, out: Path, ray: str | None) -> Any:
-    """What shows the progress of so many runs, whose records go to a folder."""
-    from ctta.cli.progress import Follower  # noqa: PLC0415
+def progress_display(runs: int, workers: int, out: Path, ray: str | None) -> ProgressDisplay:
+    """The display for the progress of `runs` runs with records below `out`."""
+    from ctta.cli.progress import RunsDisplay  # noqa: PLC0415
 
-    return Follower(runs, out, one_by_one=workers == 1 and ray is None)
+    return RunsDisplay(runs, out, here=workers == 1 and ray is None)

@@ -1,18 +1,25 @@
-"""Tables on stdout."""
+"""Print tables on stdout."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+if TYPE_CHECKING:
+    from ctta.bench.record import Record
 
-def echo_rows(rows: Sequence[dict[str, Any]]) -> None:
-    """Print rows of the same keys."""
+
+def echo_rows(rows: Sequence[Mapping[str, object]]) -> None:
+    """Print rows as a table.
+
+    Args:
+        rows: Mappings with the same keys, which become the header.
+    """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in rows[0]:
         table.add_column(name, overflow="fold")
@@ -21,13 +28,17 @@ def echo_rows(rows: Sequence[dict[str, Any]]) -> None:
     _print(table)
 
 
-def echo_errors(records: Sequence[dict[str, Any]]) -> None:
-    """Print the error of every run in every domain, the lowest of a row in bold."""
-    lines = {domain: [f"{record['errors'][domain]:.1f}" for record in records] for domain in records[0]["errors"]}
-    lines["mean"] = [f"{record['mean']:.1f}" for record in records]
+def echo_errors(records: Sequence[Record]) -> None:
+    """Print the error of every run in every domain, the lowest of a domain in bold.
+
+    Args:
+        records: Run records with the same domains.
+    """
+    lines = {domain: [f"{record.errors[domain]:.1f}" for record in records] for domain in records[0].errors}
+    lines["mean"] = [f"{record.mean:.1f}" for record in records]
     marked = {name: _marked(shown) for name, shown in lines.items()}
-    speeds = [Text(f"{record['images_per_second']:.0f}") for record in records]
-    names = [record["spec"]["method"] for record in records]
+    speeds = [Text(f"{record.images_per_second:.0f}") for record in records]
+    names = [record.spec.method for record in records]
     width = Console().width if Console().is_terminal else None
     for part in _fitting(names, width):
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -46,8 +57,8 @@ def _marked(shown: list[str]) -> list[Text]:
 
 
 def _fitting(names: Sequence[str], width: int | None) -> list[slice]:
-    """The columns in as many tables as a terminal of this width takes."""
-    # A domain's name takes 20, an error 7 at least.
+    """Split the columns into tables that fit into a terminal of this width."""
+    # The name of a domain takes 20 characters, an error at least 7.
     most = len(names) if width is None else max(1, (width - 20) // max(7, *(len(name) + 2 for name in names)))
     return [slice(begin, begin + most) for begin in range(0, len(names), most)]
 
@@ -55,6 +66,6 @@ def _fitting(names: Sequence[str], width: int | None) -> list[slice]:
 def _print(table: Table) -> None:
     console = Console()
     if not console.is_terminal:
-        # A file or pipe has no width: nothing is cut or folded.
+        # A file or pipe has no width, so do not cut or fold anything.
         console = Console(width=max(80, console.measure(table, options=console.options.update(max_width=1000)).maximum))
     console.print(table)

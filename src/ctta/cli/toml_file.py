@@ -1,4 +1,4 @@
-"""Command lines as TOML: a table for a command, its keys the names of arguments and options."""
+"""Read command lines from TOML: one table per command, with arguments and options as keys."""
 
 from __future__ import annotations
 
@@ -17,31 +17,52 @@ else:
 
 @dataclass(frozen=True)
 class Line:
-    """A command of the program and what follows its name on a plain command line."""
+    """A command line.
 
-    command: Any  # of click, or of the copy of it inside typer
+    Args:
+        command: The command, of click or of typer's copy of click.
+        path: Its name, such as ("train", "digits").
+        arguments: What follows the name on the command line.
+    """
+
+    command: Any
     path: tuple[str, ...]
     arguments: tuple[str, ...]
 
 
 def read_lines(file: Path, group: Any) -> list[Line]:
-    """The command lines of a file: one with a ``command`` at the top, or several in ``[[do]]`` tables."""
+    """Read the command lines of a file: one with a top-level ``command``, or several in ``[[do]]`` tables.
+
+    Args:
+        file: The TOML file.
+        group: The command group of the program.
+
+    Raises:
+        MissingData: If the file does not exist.
+        BadData, ParameterError, UnknownCommand, UnknownKey: If it holds anything but valid command lines.
+    """
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise MissingData(f"There is no file {file.absolute()}.") from None
+        raise MissingData(f"{file.absolute()} does not exist.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadData(f"{file} is not TOML: {error}.") from error
     if "do" not in content:
         return [line_of(content, group, str(file))]
     tables = content.pop("do")
     if content or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise BadData(f"{file} must hold one command, or [[do]] tables and nothing beside them.")
+        raise BadData(f"{file} must hold either one command or [[do]] tables, and nothing else.")
     return [line_of(table, group, f"{file}, [[do]] {number}") for number, table in enumerate(tables, start=1)]
 
 
 def line_of(table: dict[str, Any], group: Any, where: str) -> Line:
-    """The command line a table stands for."""
+    """Convert a table to a command line.
+
+    Args:
+        table: The table, with the key ``command``.
+        group: The command group of the program.
+        where: Where the table stands, for errors.
+    """
     command, path = _command(table.get("command"), group, where)
     known = _parameters(command)
     given: dict[str, Any] = {}
@@ -56,9 +77,9 @@ def line_of(table: dict[str, Any], group: Any, where: str) -> Line:
         given[name] = value
 
     positional = [name for name, parameter in known.items() if parameter.param_type_name == "argument"]
-    # A positional argument that is left out would hand its place to the next one.
-    place = max((i + 1 for i, name in enumerate(positional) if name in given), default=0)
-    needed = positional[:place] + [name for name, parameter in known.items() if parameter.required]
+    # Every positional argument before a given one is needed: click would shift the values otherwise.
+    last = max((i + 1 for i, name in enumerate(positional) if name in given), default=0)
+    needed = positional[:last] + [name for name, parameter in known.items() if parameter.required]
     if missing := [name for name in dict.fromkeys(needed) if name not in given]:
         raise ParameterError(f"{where}: ctta {' '.join(path)} needs {' and '.join(map(repr, missing))}.")
 
@@ -75,26 +96,26 @@ def line_of(table: dict[str, Any], group: Any, where: str) -> Line:
 
 def _command(words: Any, group: Any, where: str) -> tuple[Any, tuple[str, ...]]:
     if not isinstance(words, str) or not words.split():
-        raise BadData(f'{where} names no command. Write, say, command = "run".')
+        raise BadData(f'{where} names no command. Add a line such as command = "run".')
     path = tuple(words.split())
     for word in path:
         if not (known := _commands(group)):
-            raise BadData(f"{where}: {word!r} follows the command in {words!r}. Arguments are keys of their own.")
+            raise BadData(f"{where}: {word!r} follows the command in {words!r}. Write arguments as separate keys.")
         if word not in known:
             raise UnknownCommand(word, known)
         group = known[word]
     if known := _commands(group):
-        raise BadData(f"{where}: {words!r} stands for several commands: {', '.join(f'{words} {k}' for k in known)}.")
+        raise BadData(f"{where}: {words!r} is a group of commands: {', '.join(f'{words} {k}' for k in known)}.")
     return group, path
 
 
 def _commands(group: Any) -> dict[str, Any]:
-    """The commands of a group but `do` itself; none where it is a command."""
+    """Return the commands of a group except `do`, or none if it is a single command."""
     return {name: command for name, command in getattr(group, "commands", {}).items() if name != "do"}
 
 
 def _parameters(command: Any) -> dict[str, Any]:
-    """Arguments and options under the names that --help shows."""
+    """Return arguments and options by the names that --help shows."""
     named = {}
     for parameter in command.params:
         if parameter.param_type_name == "argument":
@@ -107,7 +128,7 @@ def _parameters(command: Any) -> dict[str, Any]:
 def _option(option: Any, name: str, value: Any, where: str) -> list[str]:
     if option.is_flag:
         if not isinstance(value, bool):
-            raise ParameterError(f"{where}: {name!r} must be true or false. Got {value!r} instead.")
+            raise ParameterError(f"{where}: {name!r} must be true or false. Got {value!r}.")
         return [f"--{name}"] if value else list(option.secondary_opts[:1])
     words: list[str] = []
     for text in _values(option, name, value, where):
@@ -117,20 +138,20 @@ def _option(option: Any, name: str, value: Any, where: str) -> list[str]:
 
 def _values(parameter: Any, name: str, value: Any, where: str) -> list[str]:
     if isinstance(value, bool):
-        raise ParameterError(f"{where}: {name!r} takes a value. Got {str(value).lower()} instead.")
+        raise ParameterError(f"{where}: {name!r} needs a value. Got {str(value).lower()}.")
     if not isinstance(value, (list, dict)):
         return [_text(value, name, where)]
     if parameter.nargs == 1 and not parameter.multiple:
-        raise ParameterError(f"{where}: {name!r} takes one value, as on the command line. Got {value!r} instead.")
+        raise ParameterError(f"{where}: {name!r} takes one value, as on the command line. Got {value!r}.")
     if isinstance(value, dict):
         return [f"{key}={_text(item, name, where)}" for key, item in value.items()]
     return [_text(item, name, where) for item in value]
 
 
 def _text(value: Any, name: str, where: str) -> str:
-    """A value as on the command line, where --set reads Python's numbers, lists, True and False."""
+    """Format a value for the command line, where --set parses Python literals."""
     if isinstance(value, str):
         return value
     if isinstance(value, (int, float, list)):
         return repr(value)
-    raise ParameterError(f"{where}: {name!r} takes text, numbers, true and false. Got {value} instead.")
+    raise ParameterError(f"{where}: {name!r} takes text, numbers, true or false. Got {value}.")

@@ -1,4 +1,4 @@
-"""ctta train: source models the package can make itself."""
+"""ctta train: train the bundled source models."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ctta.cli.train_cifar import train_cifar10
 
 
 def train_digits(
-    out: Annotated[Path, typer.Option(help="The safetensors file to write.")],
+    out: Annotated[Path, typer.Option(help="Output file (safetensors).")],
     passes: Annotated[int, typer.Option(min=1, help="Passes over the training digits.")] = 40,
-    seed: Annotated[int, typer.Option(help="Seed of the weights and the order of images.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the weights and the order of the images.")] = 0,
     device: options.Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Train the demo's source model on scikit-learn's digits: a ResNet-8, one thread, about a minute."""
-    from rich.console import Console  # noqa: PLC0415 - ctta --help takes none of these
+    """Train the source model of the demo, a ResNet-8, on scikit-learn's digits. Takes about a minute on one thread."""
+    from rich.console import Console  # noqa: PLC0415 - ctta --help must not import torch
     from rich.progress import Progress  # noqa: PLC0415
 
-    from ctta.bench.digits import train_digits as run  # noqa: PLC0415
-    from ctta.device import choose_device  # noqa: PLC0415
+    from ctta._system.device import choose_device  # noqa: PLC0415
     from ctta.nets.train import Training  # noqa: PLC0415
+    from ctta.nets.train_digits import train_digits as run  # noqa: PLC0415
 
     where = choose_device(device)
     with Progress(console=Console(stderr=True), disable=quiet) as bar:
@@ -37,7 +37,7 @@ def train_digits(
 
         clean = run(out, Training(passes=passes, seed=seed), progress=progress, device=where)
     result = {"file": str(out), "clean_error": clean}
-    typer.echo(json.dumps(result) if as_json else f"{out}: error {clean:.2f} % on the digits kept for streams")
+    typer.echo(json.dumps(result) if as_json else f"{out}: error {clean:.2f} % on the test digits")
 
 
 app = typer.Typer(no_args_is_help=True, help="Train a source model.")

@@ -1,4 +1,4 @@
-"""ctta train cifar10: the source model that comes with the package, trained again."""
+"""ctta train cifar10: train the bundled CIFAR-10 source model."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from ctta.cli.command_line import command_line
 
 
 def train_cifar10(
-    data: Annotated[Path, typer.Option(help="Folder with the two npz files of: ctta fetch cifar10.")],
-    out: Annotated[Path, typer.Option(help="The safetensors file to write; FILE.state beside it allows to resume.")],
-    net: Annotated[str, typer.Option(help="resnet20, resnet32, resnet56, ...")] = "resnet20",
+    data: Annotated[Path, typer.Option(help="Folder with the two npz files that ctta fetch cifar10 writes.")],
+    out: Annotated[Path, typer.Option(help="Output file (safetensors). FILE.state beside it is used to resume.")],
+    net: Annotated[str, typer.Option(help="Architecture: resnet20, resnet32, resnet56, ...")] = "resnet20",
     passes: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 30,
-    small_passes: Annotated[int | None, typer.Option(help="Of these, on 24-pixel crops. Default: 60 %.")] = None,
-    lr: Annotated[float, typer.Option(help="The highest learning rate.")] = 0.1,
-    label_smoothing: Annotated[float, typer.Option(min=0.0, max=0.99)] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the weights and the order of images.")] = 0,
+    small_passes: Annotated[
+        int | None,
+        typer.Option(help="Passes, from the first, that use 24-pixel crops.", show_default="60 % of --passes"),
+    ] = None,
+    lr: Annotated[float, typer.Option(help="Highest learning rate.")] = 0.1,
+    label_smoothing: Annotated[float, typer.Option(min=0.0, max=0.99, help="Label smoothing.")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the weights and the order of the images.")] = 0,
     device: options.Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train a CIFAR-10 ResNet on one core in one to two hours; an interrupted training goes on where it was."""
-    from ctta.device import choose_device  # noqa: PLC0415
-    from ctta.nets.cifar10 import SourceModel  # noqa: PLC0415 - ctta --help takes no torch
+    """Train a CIFAR-10 ResNet. Takes one to two hours on one core; an interrupted training resumes."""
+    from ctta._system.device import choose_device  # noqa: PLC0415 - ctta --help must not import torch
+    from ctta.datasets.cifar10 import load  # noqa: PLC0415
+    from ctta.nets.cifar10 import SourceModel  # noqa: PLC0415
     from ctta.nets.train import error  # noqa: PLC0415
     from ctta.nets.train_cifar import CifarTraining, train_cifar  # noqa: PLC0415
-    from ctta.streams.cifar import load  # noqa: PLC0415
 
     how = CifarTraining(
         passes=passes,
@@ -56,7 +59,7 @@ def train_cifar10(
 
 
 class _Lines:
-    """A line on stderr ten times a pass."""
+    """Prints a line on stderr ten times per pass."""
 
     def __init__(self, passes: int) -> None:
         self.passes, self.last, self.loss = passes, -1, 0.0

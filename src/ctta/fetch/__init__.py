@@ -1,6 +1,7 @@
-"""Fetching published data: the only code here that touches the network, and only when it is asked to.
+"""Download published datasets. This is the only code in ctta that uses the network.
 
-`plan` says what would be fetched from where and how to do it by hand; `fetch` does it; `check` looks at a local copy.
+`plan` tells what would be downloaded, from where, and how to do it by hand; `fetch` downloads; `check` verifies a local
+copy.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
+from ctta.datasets import cifar10 as cifar
+from ctta.datasets import cifar100 as hundred
+from ctta.datasets.arrays import Images
 from ctta.errors import UnknownData
 from ctta.fetch import cifar10, cifar100
 from ctta.fetch.catalogue import ARCHIVES, CIFAR, GROUPS, Archive, archives, names
@@ -19,9 +23,6 @@ from ctta.fetch.download import Progress, download
 from ctta.fetch.unpack import unpack
 from ctta.fetch.verify import check as check_archive
 from ctta.fetch.verify import verify
-from ctta.streams import cifar
-from ctta.streams import cifar100 as hundred
-from ctta.streams.arrays import Images
 
 __all__ = [
     "ARCHIVES",
@@ -38,11 +39,11 @@ __all__ = [
 ]
 
 
-_BY_HAND = "save x, uint8 (N, 32, 32, 3), and y of both parts with numpy.savez from the files of {}"
+_BY_HAND = "download {}, then save each part with numpy.savez as x, uint8 (N, 32, 32, 3), and y"
 
 
 class Plan(TypedDict):
-    """What would be fetched; None where a size or digest is not published."""
+    """A planned download; a size or digest is None if it is not published."""
 
     name: str
     source: str
@@ -54,7 +55,15 @@ class Plan(TypedDict):
 
 
 def plan(name: str, folder: Path) -> list[Plan]:
-    """What `fetch` would do, without doing it."""
+    """Describe what `fetch` would do.
+
+    Args:
+        name: One of `names()`.
+        folder: Where the files would go.
+
+    Raises:
+        UnknownData: If there is no such dataset.
+    """
     if name in _CLEAN:
         return [_CLEAN[name].plan(folder)]
     return [
@@ -72,7 +81,22 @@ def plan(name: str, folder: Path) -> list[Plan]:
 
 
 def fetch(name: str, folder: Path, *, keep_packed: bool = False, progress: Progress | None = None) -> list[Path]:
-    """Fetch, verify and unpack; gives what is there now. What is there already and verifies is left alone."""
+    """Download a dataset, verify it and unpack it. Files that are already there are only verified.
+
+    Args:
+        name: One of `names()`.
+        folder: Where to put the files.
+        keep_packed: Leave archives packed.
+        progress: Called with the number of bytes downloaded so far and the total, if known.
+
+    Returns:
+        The files and folders of the dataset.
+
+    Raises:
+        UnknownData: If there is no such dataset.
+        MissingData: If the download fails. Call again to resume it.
+        BadData: If a file does not match its published digest.
+    """
     if name in _CLEAN:
         wanted = [folder / f"{name}_{part}.npz" for part in ("test", "train")]
         if all(path.is_file() for path in wanted):
@@ -86,7 +110,20 @@ def fetch(name: str, folder: Path, *, keep_packed: bool = False, progress: Progr
 
 
 def check(name: str, path: Path) -> list[str]:
-    """Check a local copy; a sentence for each part, or MissingData or BadData."""
+    """Verify a local copy of a dataset.
+
+    Args:
+        name: One of `names()`.
+        path: The archive, or the folder it was unpacked to.
+
+    Returns:
+        One sentence for every part that was verified.
+
+    Raises:
+        UnknownData: If there is no such dataset.
+        MissingData: If a file is missing.
+        BadData: If a file does not match its published digest.
+    """
     if name in _CLEAN:
         for part in ("test", "train"):
             _CLEAN[name].load(path, part)
@@ -134,7 +171,7 @@ def _plan_cifar100(folder: Path) -> Plan:
 
 
 class _Clean(NamedTuple):
-    """How clean images are planned, fetched and read."""
+    """Functions that plan, download and read a dataset of clean images."""
 
     plan: Callable[[Path], Plan]
     fetch: Callable[..., list[Path]]

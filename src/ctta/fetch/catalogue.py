@@ -1,17 +1,28 @@
-"""What can be fetched: published archives with the digests their publishers give."""
+"""The datasets that can be downloaded, with the digests their publishers give."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ctta.datasets.imagenet_c import GROUPS as IMAGENET_C
+from ctta.datasets.published import CIFAR10_C, CIFAR100_C
 from ctta.errors import UnknownData
-from ctta.streams.datasets.imagenet_c import GROUPS as IMAGENET_C
-from ctta.streams.datasets.published import CIFAR10_C, CIFAR100_C
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A tar at a fixed address: its size in bytes and digests as published, None where they are not."""
+    """A published tar archive.
+
+    Args:
+        name: Its name in ctta.
+        url: Where it is published.
+        file: Its file name.
+        size: Its size in bytes, if published.
+        md5: Its MD5 digest, if published.
+        sha256: Its SHA-256 digest, if published.
+        inside: The folders it unpacks to.
+        digests: Names and MD5 digests of the files inside, if published.
+    """
 
     name: str
     url: str
@@ -19,12 +30,12 @@ class Archive:
     size: int | None
     md5: str | None = None
     sha256: str | None = None
-    inside: tuple[str, ...] = ()  # the folders it unpacks to
-    digests: tuple[tuple[str, str], ...] = ()  # of the files inside, where published
+    inside: tuple[str, ...] = ()
+    digests: tuple[tuple[str, str], ...] = ()
 
     @property
     def by_hand(self) -> str:
-        """How to do it without this program."""
+        """Instructions to download it without ctta."""
         return f"download {self.url} to DIR/{self.file}, then: tar -xf {self.file} -C DIR"
 
 
@@ -67,21 +78,28 @@ ARCHIVES: dict[str, Archive] = {
     )
 }
 
-#: Names that stand for several archives: the fifteen corruptions of the paper.
+#: Datasets of several archives. These hold the paper's fifteen corruptions.
 GROUPS: dict[str, tuple[str, ...]] = {
     "imagenet-c": tuple(f"imagenet-c-{group}" for group in ("noise", "blur", "weather", "digital")),
 }
-#: Clean images, which are written as npz files.
+#: Datasets of clean images, which are saved as npz files.
 CIFAR = ("cifar10", "cifar100")
 
 
 def names() -> list[str]:
-    """Everything that can be fetched."""
+    """Return the names of all datasets that can be downloaded."""
     return [*CIFAR, *ARCHIVES, *GROUPS]
 
 
 def archives(name: str) -> list[Archive]:
-    """The archives a name stands for."""
+    """Return the archives of a dataset.
+
+    Args:
+        name: An archive, or a group of archives.
+
+    Raises:
+        UnknownData: If there is no such dataset.
+    """
     if name in GROUPS:
         return [ARCHIVES[part] for part in GROUPS[name]]
     if name not in ARCHIVES:

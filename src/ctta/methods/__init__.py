@@ -1,4 +1,4 @@
-"""One file per paper, named as people say it."""
+"""The methods, one file per paper."""
 
 from ctta.methods.bn import BN
 from ctta.methods.cotta import CoTTA

@@ -1,4 +1,4 @@
-"""RoTTA's two devices: batch norms with slow statistics, and the category-balanced memory."""
+"""The two parts of RoTTA: batch norms with slow statistics, and the class-balanced memory."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ctta._adapter.state import OptionalState
 from ctta.errors import ImageShape
 from ctta.norms import batch_norms
-from ctta.state import LazyBuffers
 
 
 class RobustBN(nn.Module):
-    """Batch norm whose statistics are a moving average that follows the batch while ``updating`` (Eqs. 2, 3)."""
+    """Batch norm whose statistics are a moving average, updated from the batch while ``updating`` (Eqs. 2, 3).
+
+    Args:
+        layer: The batch norm to replace; its weight and bias are used, not copied.
+        alpha: The share of the batch in each update.
+    """
 
     mean: Tensor
     var: Tensor
@@ -25,11 +30,14 @@ class RobustBN(nn.Module):
         assert layer.running_mean is not None and layer.running_var is not None
         self.register_buffer("mean", layer.running_mean.clone())
         self.register_buffer("var", layer.running_var.clone())
-        self.weight, self.bias = layer.weight, layer.bias
-        self.eps, self.alpha, self.updating = layer.eps, alpha, False
+        self.weight = layer.weight
+        self.bias = layer.bias
+        self.eps = layer.eps
+        self.alpha = alpha
+        self.updating = False
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise with the stored statistics, or with new ones through whose batch part the gradient flows."""
+        """Normalise with the stored statistics; while updating, with new ones, through which gradients flow."""
         mean, var = self.mean, self.var
         if self.updating:
             batch_var, batch_mean = torch.var_mean(x, dim=[0, *range(2, x.dim())], unbiased=False)
@@ -42,7 +50,15 @@ class RobustBN(nn.Module):
 
 
 def replace_batch_norms(module: nn.Module, alpha: float) -> list[RobustBN]:
-    """Put a RobustBN in the place of every affine batch norm with source statistics, and list them."""
+    """Replace every affine batch norm with source statistics by a RobustBN.
+
+    Args:
+        module: The network, changed in place.
+        alpha: The share of the batch in each update of the statistics.
+
+    Returns:
+        The new layers.
+    """
     wanted = {id(layer) for layer in batch_norms(module) if layer.affine and layer.running_mean is not None}
     made = []
     for parent in list(module.modules()):
@@ -55,10 +71,13 @@ def replace_batch_norms(module: nn.Module, alpha: float) -> list[RobustBN]:
 
 
 class updating:  # noqa: N801, used as a context manager
-    """Inside, the RobustBN layers of these modules follow their batches; an exception takes that back.
+    """Context in which RobustBN layers update their statistics; an exception undoes the updates.
 
-    A class, because a generator interrupted on its way out would run its last lines when it is collected, on a later
-    state.
+    It is a class because a generator that is interrupted on its way out would run its last lines when it is garbage
+    collected, on a later state.
+
+    Args:
+        modules: Networks whose RobustBN layers are updated.
     """
 
     def __init__(self, *modules: nn.Module) -> None:
@@ -76,8 +95,14 @@ class updating:  # noqa: N801, used as a context manager
                 layer.mean, layer.var = mean, var
 
 
-class Memory(LazyBuffers):
-    """Category-balanced sampling with timeliness and uncertainty (Sec. 3.3): at most ``size`` images in slots."""
+class Memory(OptionalState):
+    """A memory balanced over classes, which prefers recent and confident samples (Sec. 3.3).
+
+    Args:
+        size: The most images to hold.
+        lambda_t: Weight of the age when a sample has to be removed.
+        lambda_u: Weight of the uncertainty when a sample has to be removed.
+    """
 
     images: Tensor | None
     offers: Tensor
@@ -88,7 +113,9 @@ class Memory(LazyBuffers):
 
     def __init__(self, size: int, *, lambda_t: float, lambda_u: float) -> None:
         super().__init__()
-        self.size, self.lambda_t, self.lambda_u = size, lambda_t, lambda_u
+        self.size = size
+        self.lambda_t = lambda_t
+        self.lambda_u = lambda_u
         self.register_buffer("images", None)
         self.register_buffer("offers", torch.zeros((), dtype=torch.long))
         self.register_buffer("label", torch.full((size,), -1))  # -1: an empty slot
@@ -97,7 +124,11 @@ class Memory(LazyBuffers):
         self.register_buffer("serial", torch.zeros(size, dtype=torch.long))
 
     def refuse_other_size(self, x: Tensor) -> None:
-        """Refuse images (N, C, H, W) that cannot be held beside the ones in memory."""
+        """Raise ImageShape for images of another size than those in memory.
+
+        Args:
+            x: Images (N, C, H, W).
+        """
         if self.images is not None and self.images.shape[1:] != x.shape[1:]:
             raise ImageShape(
                 f"RoTTA learns from a memory of images of one size; it holds {tuple(self.images.shape[1:])} and got "
@@ -105,7 +136,14 @@ class Memory(LazyBuffers):
             )
 
     def offer(self, image: Tensor, label: int, uncertainty: float, *, classes: int) -> None:
-        """Take an image in, in the place of a worse one if need be; then every held image is one older."""
+        """Offer an image, which may take the place of a worse one, and make every held image one step older.
+
+        Args:
+            image: The image (C, H, W).
+            label: Its predicted class.
+            uncertainty: The entropy of its prediction.
+            classes: The number of classes.
+        """
         self.offers += 1
         slot = self._slot_for(label, self._score(0, uncertainty, classes), classes)
         if slot is not None:
@@ -117,13 +155,13 @@ class Memory(LazyBuffers):
         self.age[self.label >= 0] += 1
 
     def content(self) -> tuple[Tensor, Tensor]:
-        """The held images, class by class and oldest first, and their age in units of the capacity."""
+        """Return the held images, by class and oldest first, and their ages in units of the capacity."""
         assert self.images is not None
         slots = self._ordered(range(self.size))
         return self.images[slots], self.age[slots] / self.size
 
     def _slot_for(self, label: int, score: float, classes: int) -> int | None:
-        """Where a newcomer goes: an empty slot, the worst of its class or of the fullest classes, or nowhere."""
+        """Find a slot for a new sample: empty, or that of the worst of its class or of the fullest classes; or none."""
         counts = torch.bincount(self.label[self.label >= 0], minlength=classes)
         if counts[label] >= self.size / classes:
             rivals = [label]
@@ -144,6 +182,6 @@ class Memory(LazyBuffers):
         return sorted((slot for slot in slots if label[slot] >= 0), key=lambda slot: (label[slot], serial[slot]))
 
     def _score(self, age: int, uncertainty: float, classes: int) -> float:
-        """Eq. 6: how much a sample deserves to go."""
+        """Eq. 6: the score of a sample; the highest is removed first."""
         timeliness = 1 / (1 + math.exp(-age / self.size))
         return self.lambda_t * timeliness + self.lambda_u * uncertainty / math.log(classes)

@@ -1,4 +1,4 @@
-"""BN-adapt: batch-norm statistics of the test batch instead of the source's.
+"""BN-adapt: normalise with the statistics of the test batch instead of the stored ones.
 
 Schneider et al., "Improving robustness against common corruptions by covariate shift adaptation", 2020;
 Nado et al., "Evaluating prediction-time batch normalization for robustness under covariate shift", 2020.
@@ -21,7 +21,24 @@ from ctta.registry import register
 
 @register
 class BN(Adapter):
-    """Normalises with alpha * batch + (1 - alpha) * source statistics; learns nothing. alpha = 1 is BN-adapt."""
+    """Normalise with the mean and variance of the test batch instead of the stored ones.
+
+    Nothing is learnt, and nothing is kept from one batch to the next. Models without batch norm are refused.
+
+    Args:
+        model: The source model, or a `Classifier` around it.
+        alpha: The weight of the batch: a layer normalises with alpha * batch + (1 - alpha) * source statistics. Keep 1
+            for batches of about 50 images or more. Lower it, say to 0.1, if batches are small or hold few classes. At
+            0 the prediction is that of `Source`.
+        options: ``window``, ``precision`` and ``invalid``; see `Adapter`.
+
+    Example:
+        >>> import torch, ctta
+        >>> from ctta.testing.models import bn_cnn
+        >>> model = ctta.BN(bn_cnn(), alpha=0.5)
+        >>> model(torch.rand(8, 3, 16, 16)).shape
+        torch.Size([8, 10])
+    """
 
     learns = False
     passes = (1, 0)
@@ -45,13 +62,13 @@ class BN(Adapter):
         self.begin(())
 
     def adapt(self, x: Tensor) -> Step:
-        """The statistics are the batch's own, so there is nothing to keep."""
+        """Predict; the layers take their statistics from the batch itself."""
         return Step(self.student(x).detach())
 
 
 @torch.no_grad()
 def _blend(layer: Any, args: tuple[Tensor, ...]) -> None:
-    """Lend the layer the blended statistics for one pass; the batch enters with its unbiased variance."""
+    """Give the layer blended statistics for one pass; those of the batch have the unbiased variance."""
     x = args[0].transpose(0, 1).flatten(1)  # (channels, values)
     layer.running_mean, layer.running_var = layer.source_mean, layer.source_var
     if x.shape[1] > 1:  # a single value has no variance

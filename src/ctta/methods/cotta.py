@@ -1,4 +1,4 @@
-"""CoTTA: a mean teacher averaged over augmented views, and weights that randomly return to the source.
+"""CoTTA: a mean teacher averaged over augmented views; random weights are restored to the source.
 
 Wang et al., "Continual test-time domain adaptation", CVPR 2022.
 """
@@ -16,24 +16,51 @@ from ctta.augment import AnyView, View
 from ctta.functional import cross_entropy, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics, weights_and_biases
 from ctta.options import SharedOptions, check_bounds
-from ctta.recipes import RECIPES
+from ctta.recipes import per_dataset
 from ctta.registry import register
 from ctta.teacher import assign_at_, ema_, frozen_copy
 
 
 @register
 class CoTTA(Adapter):
-    """Weight-averaged, augmentation-averaged targets and stochastic restoration.
+    """Learn from a slowly averaged teacher, and randomly restore some weights to the source.
 
-    ``p_th`` is the source confidence below which ``views`` augmented answers are averaged (0: never, above 1:
-    always); ``restore_p`` the share of weights given back at each step; ``symmetric`` the loss used on ImageNet.
+    CoTTA keeps three networks: a student that learns, a teacher that is a slow moving average of it, and the frozen
+    source. The teacher makes the predictions and the targets. If the source is not confident on a batch, the teacher's
+    logits are averaged over augmented views. After each step a few randomly chosen weights of the student are restored
+    to their source values.
+
+    Args:
+        model: The source model, or a `Classifier` around it.
+        alpha: Momentum of the teacher. 0.999 averages over about a thousand steps.
+        views: How many augmented views are averaged. They are the main cost.
+        p_th: The views are used if the mean confidence of the source on the batch is below this value: never at 0,
+            always above 1. It depends on how confident the source is on clean data, so measure that before you choose a
+            value for your own model.
+        restore_p: The share of weights restored at each step. 0.01 restores nearly all of them over 500 steps.
+        symmetric: Use the symmetric cross-entropy, as the authors do on ImageNet.
+        view: The augmentation, a function of images and generator. The default is the authors'.
+        shared: Options that every method takes; see `Adapter`.
+
+    Example:
+        >>> import torch, ctta
+        >>> from ctta.testing.models import bn_cnn
+        >>> model = ctta.CoTTA(bn_cnn(), views=2)
+        >>> logits = model(torch.rand(8, 3, 16, 16))  # predicts, then learns from the batch
+        >>> logits.shape
+        torch.Size([8, 10])
     """
 
     trains = "parameters named weight or bias"
     # With augmentation: student, anchor and `views` teacher passes; without: student, anchor and teacher.
     passes = (34, 1)
     answers_with = ("teacher",)
-    recipes = RECIPES["cotta"]
+    recipes = per_dataset(
+        sgd_lr=0.01,
+        p_th={"cifar10-c": 0.92, "cifar100-c": 0.72, "imagenet-c": 0.1, "domainnet-126": 0.1},
+        restore_p={"cifar10-c": 0.01, "cifar100-c": 0.01, "imagenet-c": 0.001, "domainnet-126": 0.001},
+        symmetric={"cifar10-c": False, "cifar100-c": False, "imagenet-c": True, "domainnet-126": True},
+    )
 
     def __init__(
         self,
@@ -48,8 +75,12 @@ class CoTTA(Adapter):
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **shared)
-        self.alpha, self.views, self.p_th, self.restore_p = alpha, views, p_th, restore_p
-        self.symmetric, self.view = symmetric, view
+        self.alpha = alpha
+        self.views = views
+        self.p_th = p_th
+        self.restore_p = restore_p
+        self.symmetric = symmetric
+        self.view = view
         check_bounds(self, alpha=(0, 1), views=(1, 10_000), p_th=(0, float("inf")), restore_p=(0, 1))
         self.passes = (2 + views, 1)
         use_batch_statistics(self.student)
@@ -58,7 +89,7 @@ class CoTTA(Adapter):
         self.begin(weights_and_biases(self.student))
 
     def adapt(self, x: Tensor) -> Learning:
-        """One step, in the order of Alg. 1."""
+        """Predict, learn, update the teacher and restore weights, in the order of Alg. 1."""
         target, augmented = self.pseudo_label(x)  # Eqs. 3, 4
         yield target
         logits = self.student(x)
@@ -72,12 +103,16 @@ class CoTTA(Adapter):
         return Step(target, loss.item(), {"augmented": float(augmented)})
 
     def answer(self, x: Tensor) -> Tensor:
-        """The teacher's answer, averaged over views where the source is unsure."""
+        """Predict with the teacher, averaged over views if the source is not confident."""
         return self.pseudo_label(x)[0]
 
     @torch.no_grad()
     def pseudo_label(self, x: Tensor) -> tuple[Tensor, bool]:
-        """The teacher's logits, and whether they are a mean over augmented views."""
+        """Return the teacher's logits, and whether they are a mean over augmented views.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1].
+        """
         confidence = self.anchor(x).softmax(1).amax(1).mean()
         # Differs from the authors' CIFAR code, which computes the views before it knows whether it needs them.
         if confidence >= self.p_th:
@@ -89,19 +124,32 @@ class CoTTA(Adapter):
 
     @torch.no_grad()
     def restore_randomly(self) -> None:
-        """Eqs. 7 and 8: give each weight of the student back to the source with probability restore_p."""
+        """Eqs. 7 and 8: restore each weight of the student to the source with probability restore_p."""
         for parameter, source in zip(self.trained, self.source_of_trained(), strict=True):
             assign_at_(parameter, source, self.chosen(parameter))
 
     def chosen(self, parameter: Tensor) -> Tensor:
-        """Which entries of a parameter return to the source: their positions when it is read row by row."""
+        """Draw the entries of a parameter to restore, as positions in row-major order.
+
+        Args:
+            parameter: A parameter of the student.
+        """
         return successes(parameter.numel(), self.restore_p, self.generator)
 
 
 def successes(trials: int, p: float, generator: torch.Generator) -> Tensor:
-    """Which of so many independent trials succeed, drawn by the gaps between them: a number per success, not per trial.
+    """Draw which of a number of independent trials succeed.
 
+    The gaps between successes are drawn, which takes one random number per success instead of one per trial.
     Differs from the authors' code, which draws a number for every weight.
+
+    Args:
+        trials: The number of trials.
+        p: The probability of success.
+        generator: Draws the gaps.
+
+    Returns:
+        The indices of the successful trials, in increasing order.
     """
     if not 0 < p < 1:
         return torch.arange(trials if p == 1 else 0)

@@ -1,4 +1,4 @@
-"""DeYO: keep samples whose prediction rests on the object's shape, found by destroying that shape.
+"""DeYO: learn from samples whose prediction depends on the shape of the object.
 
 Lee et al., "Entropy is not enough for test-time adaptation: from the perspective of disentangled factors", ICLR 2024.
 """
@@ -13,29 +13,50 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from ctta._adapter.last_stage import before_last_stage
 from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView
 from ctta.errors import ParameterError
 from ctta.functional import entropy
-from ctta.last_stage import before_last_stage
 from ctta.norms import norm_affine, source_statistics_where_single, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
-from ctta.recipes import RECIPES
+from ctta.recipes import per_dataset
 from ctta.registry import register
 
 
 @register
 class DeYO(Adapter):
-    """Entropy minimisation weighted by entropy and by PLPD, the fall of the predicted class's probability.
+    """Minimise the entropy of confident predictions that depend on the shape of the object.
 
-    ``tau_ent`` and ``e_0`` are in units of ln C; ``destroy`` is "patch" (shuffle a 4x4 grid), "occlusion" (the
-    central half takes the image's mean) or a function of images and generator.
+    Low entropy alone does not mean that a prediction is based on the object. DeYO destroys the object's shape, for
+    example by shuffling patches of the image, and measures the PLPD: how far the probability of the predicted class
+    drops. It learns from samples that are confident and whose probability drops, and weights them by both. Like `SAR`,
+    it does not train the last stage of the network.
+
+    Args:
+        model: The source model, or a `Classifier` around it.
+        tau_ent: First filter, in units of ln C: keep samples whose entropy is below it. Lower keeps fewer.
+        e_0: Level of the entropy weight, in units of ln C. It does not filter.
+        tau_plpd: Second filter: keep samples whose PLPD is above it. The recipes use 0.2; the authors use 0.3 for
+            ResNet-50 with batch norm in their mild setting.
+        destroy: How to destroy the shape: "patch" (shuffle a 4x4 grid), "occlusion" (replace the central half by the
+            mean colour), or a function of images and generator. Give your own if shape is not what makes a class, as
+            with textures.
+        shared: Options that every method takes; see `Adapter`.
+
+    Example:
+        >>> import torch, ctta
+        >>> from ctta.testing.models import bn_cnn
+        >>> model = ctta.DeYO(bn_cnn(), tau_plpd=0.1)
+        >>> logits = model(torch.rand(8, 3, 16, 16))  # predicts, then learns from the batch
+        >>> logits.shape
+        torch.Size([8, 10])
     """
 
     trains = "the weights and biases of normalisation layers before the last stage"
     passes = (2, 1)
     defaults: ClassVar[SharedOptions] = {"nesterov": False}
-    recipes = RECIPES["deyo"]
+    recipes = per_dataset()
 
     def __init__(
         self,
@@ -48,7 +69,10 @@ class DeYO(Adapter):
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **with_defaults(self.defaults, shared))
-        self.tau_ent, self.e_0, self.tau_plpd, self.destroy = tau_ent, e_0, tau_plpd, destroy
+        self.tau_ent = tau_ent
+        self.e_0 = e_0
+        self.tau_plpd = tau_plpd
+        self.destroy = destroy
         check_bounds(self, tau_ent=(0, 1), e_0=(0, 1), tau_plpd=(-1, 1))
         views: dict[object, AnyView] = {"patch": shuffle_patches, "occlusion": occlude}
         if not callable(destroy) and destroy not in views:
@@ -60,7 +84,7 @@ class DeYO(Adapter):
         self.begin(norm_affine(self.student.model, keep=before_last_stage(self.student.model)))
 
     def adapt(self, x: Tensor) -> Learning:
-        """One step on the samples that pass both filters; nothing kept, no step."""
+        """Predict, then take one step on the samples that pass both filters, if there are any."""
         logits = self.student(x)
         h = entropy(logits)
         self.require_finite(h.detach().sum())
@@ -86,22 +110,30 @@ class DeYO(Adapter):
 
 
 def shuffle_patches(x: Tensor, generator: torch.Generator, *, grid: int = 4) -> Tensor:
-    """Every image cut into grid x grid patches and put together in an order of its own."""
+    """Cut every image into patches and put them together in a random order of its own.
+
+    Args:
+        x: Images (N, C, H, W).
+        generator: Draws the orders.
+        grid: Patches per side.
+    """
     order = torch.rand(len(x), grid * grid, generator=generator).argsort(1)
     return permute_patches(x, order, grid=grid)
 
 
 def permute_patches(x: Tensor, order: Tensor, *, grid: int = 4) -> Tensor:
-    """The patches of every image in a given order (N, grid^2), row by row."""
+    """Put the patches of every image in a given order.
+
+    Args:
+        x: Images (N, C, H, W).
+        order: For each image, the patch to put in each place, row by row: (N, grid^2).
+        grid: Patches per side. Images are resized if their sides are no multiple of it.
+    """
     n, c, height, width = x.shape
     h, w = height // grid, width // grid
     fits = (
         F.interpolate(x, (h * grid, w * grid), mode="bilinear", antialias=True)
-        if (h * grid, w * grid)
-        != (
-            height,
-            width,
-        )
+        if (h * grid, w * grid) != (height, width)
         else x
     )
     patches = fits.reshape(n, c, grid, h, grid, w).permute(0, 2, 4, 1, 3, 5).reshape(n, grid * grid, c, h, w)
@@ -111,7 +143,12 @@ def permute_patches(x: Tensor, order: Tensor, *, grid: int = 4) -> Tensor:
 
 
 def occlude(x: Tensor, generator: torch.Generator) -> Tensor:
-    """The central half of every image replaced by its mean colour."""
+    """Replace the central half of every image by its mean colour.
+
+    Args:
+        x: Images (N, C, H, W).
+        generator: Not used; every view takes one.
+    """
     height, width = x.shape[-2:]
     top, left = height // 4, width // 4
     x = x.clone()

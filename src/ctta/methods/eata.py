@@ -1,4 +1,4 @@
-"""EATA: entropy minimisation on samples that are reliable and not redundant, held near the source by Fisher weights.
+"""EATA: minimise the entropy of reliable, non-redundant samples; Fisher weights keep parameters near the source.
 
 Niu et al., "Efficient test-time model adaptation without forgetting", ICML 2022. Without Fisher weights it is ETA.
 """
@@ -15,30 +15,55 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from ctta._adapter.layout import safe_layout
 from ctta.adapter import Adapter, Learning, Step
 from ctta.classifier import Classifier
 from ctta.errors import DataError, ParameterError
 from ctta.functional import entropy
-from ctta.layout import safe_layout
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.prototypes import source_images
-from ctta.recipes import RECIPES
+from ctta.recipes import per_dataset
 from ctta.registry import register
 
 
 @register
 class EATA(Adapter):
-    """Active, weighted entropy minimisation; ``fisher`` (from ``fisher_from_source``) adds the anti-forgetting term.
+    """Minimise the entropy of samples that are reliable and not redundant.
 
-    ``e_margin`` is E_0 in units of ln C, ``d_margin`` the largest cosine with the mean prediction so far.
+    EATA is Tent with a choice of samples. It learns only from images whose prediction is confident enough and not too
+    similar to its recent predictions, and gives the more confident ones a larger weight. With Fisher weights from a few
+    source images it also keeps important parameters near their source values; without them it is known as ETA.
+
+    Args:
+        model: The source model, or a `Classifier` around it.
+        e_margin: E_0 in units of ln C: a sample is reliable if its entropy is below it. The same value serves any
+            number of classes. Raise it if ``kept`` in the log stays near zero.
+        d_margin: A sample is redundant if the cosine between its prediction and the mean prediction so far reaches this
+            value. It depends on the number of classes: with few, two predictions are alike by chance. See the recipes.
+        fisher: One weight per norm parameter, as a flat tensor from `fisher_from_source`. If it is left out, no source
+            data is needed.
+        fisher_alpha: Weight of the penalty that keeps parameters near the source. It has an effect only with
+            ``fisher``.
+        shared: Options that every method takes; see `Adapter`.
+
+    Example:
+        >>> import torch, ctta
+        >>> from ctta.testing.models import bn_cnn
+        >>> model = ctta.EATA(bn_cnn(), e_margin=0.6)
+        >>> logits = model(torch.rand(8, 3, 16, 16))  # predicts, then learns from the batch
+        >>> logits.shape
+        torch.Size([8, 10])
     """
 
     trains = "the weights and biases of normalisation layers"
     passes = (1, 1)
     # Differs from the benchmark repo, whose SGD has nesterov momentum; the authors' has not. (RDumb, DeYO, SAR too.)
     defaults: ClassVar[SharedOptions] = {"nesterov": False}
-    recipes = RECIPES["eata"]
+    recipes = per_dataset(
+        d_margin={"cifar10-c": 0.4, "cifar100-c": 0.1, "imagenet-c": 0.05, "domainnet-126": 0.1},
+        fisher_alpha={"cifar10-c": 1.0, "cifar100-c": 1.0, "imagenet-c": 2000.0, "domainnet-126": 2000.0},
+    )
 
     p_bar: Tensor | None
 
@@ -53,7 +78,9 @@ class EATA(Adapter):
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **with_defaults(self.defaults, shared))
-        self.e_margin, self.d_margin, self.fisher_alpha = e_margin, d_margin, fisher_alpha
+        self.e_margin = e_margin
+        self.d_margin = d_margin
+        self.fisher_alpha = fisher_alpha
         check_bounds(self, e_margin=(0, 1), d_margin=(0, 1), fisher_alpha=(0, math.inf))
         use_batch_statistics(self.student)
         trained = norm_affine(self.student)
@@ -68,7 +95,7 @@ class EATA(Adapter):
         self.begin(trained)
 
     def adapt(self, x: Tensor) -> Learning:
-        """One step on the kept samples; nothing kept, no step."""
+        """Predict, then take one step on the selected samples, if there are any."""
         logits = self.student(x)
         h = entropy(logits)
         self.require_finite(h.detach().sum())
@@ -89,7 +116,7 @@ class EATA(Adapter):
         return Step(logits.detach(), loss.item(), {"kept": float(kept), "entropy": h.mean().item()})
 
     def forgetting(self) -> Tensor:
-        """fisher_alpha sum_i F_i (theta_i - theta_i^source)^2 (Eq. 8); 0 for ETA."""
+        """Return the penalty fisher_alpha sum_i F_i (theta_i - theta_i^source)^2 (Eq. 8), which is 0 for ETA."""
         fisher = self.fisher
         if not isinstance(fisher, Tensor):
             return torch.zeros((), device=self.trained[0].device)
@@ -99,9 +126,28 @@ class EATA(Adapter):
 
 @torch.enable_grad()
 def fisher_from_source(model: nn.Module, loader: Iterable[Any], *, most: int = 2000) -> Tensor:
-    """Fisher weights of the norm parameters, flat, from at most ``most`` unlabelled source images.
+    """Estimate the Fisher weights of the norm parameters from unlabelled source images.
 
-    The mean over batches of the squared gradient of the cross-entropy against the model's own answers.
+    They are the mean over batches of the squared gradient of the cross-entropy against the model's own predictions.
+
+    Args:
+        model: The source model, or a `Classifier` around it.
+        loader: Batches of source images in [0, 1]: tensors, (images, labels) pairs, or mappings or objects with ``x``.
+        most: How many images to use at most.
+
+    Returns:
+        One weight per norm parameter, as a flat tensor, for the ``fisher`` argument of `EATA`.
+
+    Raises:
+        DataError: If the model has no normalisation layers or the loader gives no images.
+
+    Example:
+        >>> import torch, ctta
+        >>> from ctta.testing.models import bn_cnn
+        >>> model = bn_cnn()
+        >>> fisher = ctta.fisher_from_source(model, [torch.rand(8, 3, 16, 16)])
+        >>> ctta.EATA(model, fisher=fisher).source_free
+        False
     """
     source = copy.deepcopy(model if isinstance(model, Classifier) else Classifier(model)).eval()
     layout = safe_layout(source)

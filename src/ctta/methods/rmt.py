@@ -1,4 +1,4 @@
-"""RMT: a robust mean teacher by symmetric cross-entropy and contrastive learning towards source prototypes.
+"""RMT: a robust mean teacher with symmetric cross-entropy, and contrastive learning towards source prototypes.
 
 Döbler et al., "Robust mean teacher for continual and gradual test-time adaptation", CVPR 2023. RMT* takes the
 prototypes from the classifier's weights.
@@ -21,26 +21,52 @@ from ctta.errors import ParameterError
 from ctta.functional import contrastive, nearest_prototype, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics, weights_and_biases
 from ctta.options import SharedOptions, check_bounds
-from ctta.pair import view_pass
 from ctta.projection import Projection, projection_of
 from ctta.prototypes import images_and_labels, initial_prototypes
-from ctta.recipes import RECIPES
+from ctta.recipes import MLP_EXCEPT_DOMAINNET, per_dataset
 from ctta.registry import register
 from ctta.teacher import ema_, frozen_copy
+from ctta.two_views import view_pass
 
 
 @register
 class RMT(Adapter):
-    """Mean teacher with contrastive alignment; without ``prototypes`` and ``source`` it is RMT*, source-free.
+    """Train the student to agree with a slow teacher, and pull its features towards class prototypes.
 
-    ``source`` is a sequence of (images, labels) batches for ``warm_up(steps)`` and for replay with weight
-    ``lambda_src``; it is walked in order and wraps around. ``recompute`` saves memory, for one more forward pass.
+    The whole student learns, on the batch and on one augmented view, by a symmetric cross-entropy with the teacher,
+    which the paper prefers to the plain one for its gradients. A contrastive loss pulls the features of both views
+    towards the nearest class prototype. Optionally RMT warms up on source images and replays some of them. The
+    prediction is the sum of the student's and the teacher's logits.
+
+    Args:
+        model: The source model, or a `Classifier` around it.
+        alpha: Momentum of the teacher.
+        prototypes: Class means of source features (C, d), from `prototypes_from_source`. If they are left out, the rows
+            of the classifier's weight are used, which is RMT*.
+        tau: Temperature of the contrastive loss.
+        lambda_cl: Weight of the contrastive loss. Zero leaves pure self-training.
+        source: A sequence of (images, labels) batches for ``warm_up`` and replay, used in order, again and again.
+        lambda_src: Weight of the loss on replayed source batches.
+        projection: What the features pass through before the contrastive loss: "mlp", a module, or None for nothing.
+        view: The augmentation, a function of images and generator.
+        recompute: Discard the activations of the augmented view and compute them again for its gradients. This takes
+            little more memory than training on one batch instead of two (with replay, two instead of three), for one
+            more forward pass. See docs/speed.md.
+        shared: Options that every method takes; see `Adapter`.
+
+    Example:
+        >>> import torch, ctta
+        >>> from ctta.testing.models import bn_cnn
+        >>> model = ctta.RMT(bn_cnn())
+        >>> logits = model(torch.rand(8, 3, 16, 16))  # predicts, then learns from the batch
+        >>> logits.shape
+        torch.Size([8, 10])
     """
 
     trains = "parameters named weight or bias"
     passes = (3, 2)
     answers_with = ("student", "teacher")
-    recipes = RECIPES["rmt"]
+    recipes = per_dataset(sgd_lr=0.01, projection=MLP_EXCEPT_DOMAINNET)
 
     p_0: Tensor
     replayed: Tensor
@@ -61,8 +87,14 @@ class RMT(Adapter):
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **shared)
-        self.alpha, self.prototypes, self.tau, self.lambda_cl = alpha, prototypes, tau, lambda_cl
-        self.source, self.lambda_src, self.view, self.recompute = source, lambda_src, view, recompute
+        self.alpha = alpha
+        self.prototypes = prototypes
+        self.tau = tau
+        self.lambda_cl = lambda_cl
+        self.source = source
+        self.lambda_src = lambda_src
+        self.view = view
+        self.recompute = recompute
         check_bounds(self, alpha=(0, 1), tau=(1e-6, math.inf), lambda_cl=(0, math.inf), lambda_src=(0, math.inf))
         if lambda_src > 0 and not source:
             raise ParameterError(
@@ -78,7 +110,7 @@ class RMT(Adapter):
         self.passes = (3 + recompute, 2) if lambda_src == 0 else (4 + recompute, 3)
 
     def adapt(self, x: Tensor) -> Learning:
-        """One step of self-training, contrastive alignment and, where asked for, source replay."""
+        """Predict, then take one step on the self-training, contrastive and, if asked for, replay losses."""
         target = self.teacher(x)  # frozen: no gradient
         augmented = view_pass(self.student, lambda: self.view(x, self.generator), recompute=self.recompute)
         logits, g = self.student.with_features(x)
@@ -99,20 +131,32 @@ class RMT(Adapter):
 
     @staticmethod
     def combine(*logits: Tensor) -> Tensor:
-        """The sum of student and teacher, as published; its argmax is that of the mean."""
+        """Add the logits of student and teacher, as published; the argmax is that of their mean."""
         student, teacher = logits
         return student + teacher
 
     def consistency(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Symmetric cross-entropy, one half per direction (Eq. 2), batch mean."""
+        """Return the symmetric cross-entropy, one half per direction (Eq. 2), averaged over the batch.
+
+        Args:
+            logits: The student's logits (N, C).
+            target: The teacher's logits (N, C).
+        """
         return 0.5 * symmetric_cross_entropy(logits, target).mean()
 
     def warm_up(self, steps: int) -> None:
-        """Train on source batches with a growing learning rate; a reset returns to the state after it."""
-        with self._owner, torch.enable_grad():
+        """Train on the ``source`` batches with a growing learning rate, before the stream starts.
+
+        A later reset returns to the state after the warm-up.
+
+        Args:
+            steps: How many batches to train on.
+        """
+        with self._lock, torch.enable_grad():
             self._all_or_nothing(lambda: self._warm_up(steps))
 
     def _warm_up(self, steps: int) -> None:
+        self.keep_for_undo()
         for i in range(steps):
             self.scale_lr((i + 1) / steps)
             self.attempt(self.warm_up_step)
@@ -120,14 +164,14 @@ class RMT(Adapter):
         self.remember()
 
     def warm_up_step(self) -> None:
-        """Self-training on a source batch, without views or contrast."""
+        """Take one self-training step on a source batch, without the augmented view and the contrastive loss."""
         x, _ = self.next_source_batch()
         target = self.teacher(x)
         self.descend(self.consistency(self.student(x), target))
         ema_(self.teacher, self.student, self.alpha)
 
     def next_source_batch(self) -> tuple[Tensor, Tensor]:
-        """The next batch of source images and labels."""
+        """Return the next batch of source images and labels."""
         if not self.source:
             raise ParameterError("RMT needs 'source', a sequence of (images, labels) batches, to warm up or replay.")
         batch = self.source[int(self.replayed) % len(self.source)]

@@ -1,4 +1,4 @@
-"""ROID: a certainty- and diversity-weighted likelihood ratio, weights averaged with the source, priors corrected.
+"""ROID: a likelihood-ratio loss weighted by certainty and diversity, weight ensembling and prior correction.
 
 Marsden et al., "Universal test-time adaptation through weight ensembling, diversity weighting, and prior correction",
 WACV 2024.
@@ -18,20 +18,42 @@ from ctta.augment import AnyView, View
 from ctta.functional import entropy, symmetric_cross_entropy
 from ctta.norms import norm_affine, source_statistics_where_single, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds
-from ctta.recipes import RECIPES
+from ctta.recipes import per_dataset
 from ctta.registry import register
 
 
 @register
 class ROID(Adapter):
-    """Weighted soft likelihood ratio with weight ensembling and prior correction.
+    """Train the norm layers on diverse samples, move weights back towards the source, and correct the class prior.
 
-    ``batch_size`` divides the loss, whatever the size of a batch; None divides by the batch at hand.
+    The loss is a soft likelihood ratio, whose gradient does not vanish for confident predictions. ROID applies it to
+    samples that differ from the mean prediction, weighted by how certain and how different they are. After each step
+    the weights move a little back towards the source. The logits are corrected for the classes that the batch shows.
+
+    Args:
+        model: The source model, or a `Classifier` around it.
+        momentum_source: The share of the student that is kept when its weights are averaged with the source. At 0.99 a
+            drift is halved in about 70 steps.
+        momentum_probs: Momentum of the mean prediction.
+        temperature: Temperature of the sample weights. Lower values let a few samples dominate.
+        batch_size: Divides the loss, whatever the size of the batch. None divides by the size of the batch at hand, so
+            that a small last batch takes a full step.
+        view: The augmentation, a function of images and generator. The default is CoTTA's with reflected borders and
+            without blur and noise.
+        shared: Options that every method takes; see `Adapter`.
+
+    Example:
+        >>> import torch, ctta
+        >>> from ctta.testing.models import bn_cnn
+        >>> model = ctta.ROID(bn_cnn())
+        >>> logits = model(torch.rand(8, 3, 16, 16))  # predicts, then learns from the batch
+        >>> logits.shape
+        torch.Size([8, 10])
     """
 
     trains = "the weights and biases of normalisation layers"
     passes = (2, 2)
-    recipes = RECIPES["roid"]
+    recipes = per_dataset(batch_size={"cifar10-c": 200, "cifar100-c": 200, "imagenet-c": 64, "domainnet-126": 128})
 
     p_bar: Tensor | None
 
@@ -47,8 +69,11 @@ class ROID(Adapter):
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **shared)
-        self.momentum_source, self.momentum_probs, self.temperature = momentum_source, momentum_probs, temperature
-        self.batch_size, self.view = batch_size, view
+        self.momentum_source = momentum_source
+        self.momentum_probs = momentum_probs
+        self.temperature = temperature
+        self.batch_size = batch_size
+        self.view = view
         check_bounds(self, momentum_source=(0, 1), momentum_probs=(0, 1), temperature=(1e-6, math.inf))
         check_bounds(self, batch_size=(1, math.inf))
         use_batch_statistics(self.student)
@@ -56,7 +81,7 @@ class ROID(Adapter):
         self.begin(norm_affine(self.student))
 
     def adapt(self, x: Tensor) -> Learning:
-        """One step on the diverse samples, then a small step back to the source."""
+        """Predict, take one step on the diverse samples, then move a little back towards the source."""
         logits = self.student(x)
         p = logits.detach().softmax(1)
         self.require_finite(p.sum())
@@ -79,23 +104,31 @@ class ROID(Adapter):
 
     @staticmethod
     def combine(*logits: Tensor) -> Tensor:
-        """The student's logits with the batch's prior smoothed."""
+        """Correct the student's logits for the classes that the batch shows."""
         return correct_prior(logits[0])
 
     @torch.no_grad()
     def return_to_source(self) -> None:
-        """Weight ensembling: theta <- m theta + (1 - m) theta_source over what learns."""
+        """Weight ensembling: theta <- m theta + (1 - m) theta_source for every trained parameter."""
         torch._foreach_lerp_(list[Tensor](self.trained), self.source_of_trained(), 1 - self.momentum_source)
 
 
 def soft_likelihood_ratio(logits: Tensor) -> Tensor:
-    """-sum_c q_c log(q_c / (1 - q_c)) with q = softmax clipped at 0.99, per sample."""
+    """Return -sum_c q_c log(q_c / (1 - q_c)) per sample, where q is the softmax clipped at 0.99: (N,).
+
+    Args:
+        logits: Logits (N, C).
+    """
     q = logits.softmax(1).clamp(0, 0.99)
     return -(q * (q / (1 - q) + 1e-5).log()).sum(1)
 
 
 def correct_prior(logits: Tensor) -> Tensor:
-    """Logits times the smoothed mean prediction of the batch."""
+    """Multiply logits by the smoothed mean prediction of the batch.
+
+    Args:
+        logits: Logits (N, C) of one batch.
+    """
     n, classes = logits.shape
     prior = logits.softmax(1).mean(0)
     # Not max, because n is symbolic in an export.

@@ -1,4 +1,4 @@
-"""RoTTA: robust statistics, a category-balanced memory and a timeliness-weighted teacher.
+"""RoTTA: robust statistics, a class-balanced memory and a teacher that prefers recent samples.
 
 Yuan et al., "Robust test-time adaptation in dynamic scenarios", CVPR 2023.
 """
@@ -17,21 +17,46 @@ from ctta.errors import TooFewClasses
 from ctta.functional import cross_entropy
 from ctta.methods._rotta_parts import Memory, replace_batch_norms, updating
 from ctta.options import SharedOptions, check_bounds
-from ctta.recipes import RECIPES
+from ctta.recipes import per_dataset
 from ctta.registry import register
 from ctta.teacher import ema_, frozen_copy
 
 
 @register
 class RoTTA(Adapter):
-    """Learns from a memory of timely, certain, class-balanced samples every ``update_every`` images."""
+    """Learn from a class-balanced memory of recent, confident samples.
+
+    RoTTA is made for streams in which images of one class arrive together. Batch norms use slowly updated statistics
+    instead of those of the batch. The teacher makes the predictions. Every image is offered to a small memory, and the
+    student learns from the memory alone, every ``update_every`` images. The memory holds real images, and so do
+    checkpoints.
+
+    Args:
+        model: The source model, or a `Classifier` around it.
+        alpha: The share of new statistics at each update. Larger values follow the stream faster.
+        nu: The share of the student that the teacher takes in at each update: one minus the momentum of other methods.
+        memory_size: The number of images held. If it is below the number of classes, a class holds one image at most;
+            64 images of 1000 classes are a thin sample.
+        update_every: How many images pass between two updates, whatever the size of the batches.
+        lambda_t: Weight of the age when a sample has to be removed from the memory.
+        lambda_u: Weight of the uncertainty when a sample has to be removed from the memory.
+        view: The student's augmentation, a function of images and generator.
+        shared: Options that every method takes; see `Adapter`.
+
+    Example:
+        >>> import torch, ctta
+        >>> from ctta.testing.models import bn_cnn
+        >>> model = ctta.RoTTA(bn_cnn(), memory_size=8, update_every=8)
+        >>> [model.step(torch.rand(4, 3, 16, 16)).log["updates"] for _ in range(4)]
+        [0.0, 1.0, 0.0, 1.0]
+    """
 
     trains = "the weights and biases of batch norms"
     uses_batch_statistics = False
-    # At a batch of `update_every` images: the teacher answers, then teacher and student see the memory.
+    # For a batch of `update_every` images: the teacher predicts, then teacher and student see the memory.
     passes = (3, 1)
     answers_with = ("teacher",)
-    recipes = RECIPES["rotta"]
+    recipes = per_dataset(optimizer="adam", lr=1e-3)
 
     def __init__(
         self,
@@ -47,9 +72,14 @@ class RoTTA(Adapter):
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **shared)
-        self.alpha, self.nu, self.memory_size, self.update_every = alpha, nu, memory_size, update_every
-        self.lambda_t, self.lambda_u, self.view = lambda_t, lambda_u, view
-        check_bounds(self, alpha=(0, 1), nu=(0, 1), memory_size=(1, math.inf), update_every=(1, math.inf))
+        self.alpha = alpha
+        self.nu = nu
+        self.memory_size = memory_size
+        self.update_every = update_every
+        self.lambda_t = lambda_t
+        self.lambda_u = lambda_u
+        self.view = view
+        check_bounds(self, alpha=(0, 1), nu=(0, 1), memory_size=(1, 100_000), update_every=(1, math.inf))
         check_bounds(self, lambda_t=(0, math.inf), lambda_u=(0, math.inf))
         layers = replace_batch_norms(self.student, alpha)
         self.require_trainable(layers)
@@ -58,7 +88,7 @@ class RoTTA(Adapter):
         self.begin(p for layer in layers for p in layer.parameters())
 
     def adapt(self, x: Tensor) -> Learning:
-        """The teacher answers; every sample is offered to the memory, which is learnt from now and then."""
+        """Predict with the teacher, offer every sample to the memory, and learn every ``update_every`` images."""
         self.memory.refuse_other_size(x)
         with torch.no_grad():
             logits = self.teacher(x)
@@ -79,7 +109,7 @@ class RoTTA(Adapter):
         return Step(logits, losses[-1] if losses else None, {"updates": float(len(losses))})
 
     def learn_from_memory(self) -> float:
-        """Eqs. 9 and 10: the student on a view follows the teacher, timely samples first."""
+        """Eqs. 9 and 10: train the student on a view to agree with the teacher; recent samples weigh more."""
         images, age = self.memory.content()
         with updating(self.student, self.teacher):
             with torch.no_grad():

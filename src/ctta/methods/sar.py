@@ -1,4 +1,4 @@
-"""SAR: sharpness-aware minimisation of the entropy of reliable samples, with a recovery reset.
+"""SAR: sharpness-aware entropy minimisation on reliable samples, with a reset when the model collapses.
 
 Niu et al., "Towards stable test-time adaptation in dynamic wild world", ICLR 2023.
 """
@@ -12,23 +12,48 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from ctta._adapter.last_stage import before_last_stage
 from ctta.adapter import Adapter, Learning, Step
 from ctta.functional import entropy
-from ctta.last_stage import before_last_stage
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
-from ctta.recipes import RECIPES
+from ctta.recipes import per_dataset
 from ctta.registry import register
 
 
 @register
 class SAR(Adapter):
-    """SAM on the norm layers before the last stage; ``e_margin`` is E_0 in units of ln C."""
+    """Minimise entropy where the loss surface is flat, and restore the source if the model collapses.
+
+    For each batch SAR drops uncertain samples, moves the weights a little uphill, and descends with the gradient found
+    there. It keeps a moving average of that loss; if the average falls too low, the model has collapsed, and the source
+    weights are restored.
+
+    SAR does not train the last quarter of the network: the last of four stages, or the last three of twelve blocks, and
+    what follows up to the first linear layer, such as a transformer's final norm. ``ctta doctor`` names these layers.
+    In a network with fewer than four stages or blocks, all norm layers are trained.
+
+    Args:
+        model: The source model, or a `Classifier` around it.
+        e_margin: E_0 in units of ln C: a sample is reliable if its entropy is below it.
+        rho: Length of the uphill move. Zero gives plain entropy minimisation on reliable samples, at twice the cost.
+        reset_constant: The source is restored if the average loss, an entropy in nats, falls below this value. With
+            few classes entropies are smaller and 0.2 may reset a healthy model: lower it.
+        shared: Options that every method takes; see `Adapter`. ``optimizer`` is "sgd" here, without nesterov.
+
+    Example:
+        >>> import torch, ctta
+        >>> from ctta.testing.models import bn_cnn
+        >>> model = ctta.SAR(bn_cnn())
+        >>> logits = model(torch.rand(8, 3, 16, 16))  # predicts, then learns from the batch
+        >>> logits.shape
+        torch.Size([8, 10])
+    """
 
     trains = "the weights and biases of normalisation layers before the last stage"
     passes = (2, 2)
     defaults: ClassVar[SharedOptions] = {"optimizer": "sgd", "nesterov": False}
-    recipes = RECIPES["sar"]
+    recipes = per_dataset(optimizer="sgd")
 
     average: Tensor | None
 
@@ -42,14 +67,16 @@ class SAR(Adapter):
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **with_defaults(self.defaults, shared))
-        self.e_margin, self.rho, self.reset_constant = e_margin, rho, reset_constant
-        check_bounds(self, e_margin=(0, 1), rho=(0, math.inf), reset_constant=(0, math.inf))
+        self.e_margin = e_margin
+        self.rho = rho
+        self.reset_constant = reset_constant
+        check_bounds(self, e_margin=(0, 1), rho=(0, 1e3), reset_constant=(0, math.inf))
         use_batch_statistics(self.student)
         self.register_buffer("average", None)
         self.begin(norm_affine(self.student.model, keep=before_last_stage(self.student.model)))
 
     def adapt(self, x: Tensor) -> Learning:
-        """Climb by rho, descend with the gradient found there, restore the source where the loss has collapsed."""
+        """Predict, climb by rho, descend with the gradient found there, and restore the source after a collapse."""
         logits = self.student(x)
         yield logits.detach()
         h = entropy(logits)
@@ -60,6 +87,7 @@ class SAR(Adapter):
         gradient = torch.autograd.grad(_mean(h[reliable]), self.trained, materialize_grads=True)
         norm = self.require_finite(nn.utils.get_total_norm(gradient))
 
+        self.keep_for_undo()
         weights = [p.detach().clone() for p in self.trained]
         with torch.no_grad():
             torch._foreach_add_(list[Tensor](self.trained), gradient, alpha=self.rho / (norm.item() + 1e-12))  # Eq. 4

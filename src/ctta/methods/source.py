@@ -1,4 +1,4 @@
-"""Source: the model as it was trained, for comparison."""
+"""Source: the model as it was trained, as a baseline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from ctta.registry import register
 
 @register
 class Source(Adapter):
-    """Answers with the source model and its stored statistics; learns nothing."""
+    """Predict with the source model, unchanged.
+
+    The model runs in evaluation mode, with the weights and statistics it was trained with. It is the baseline that
+    every other method must beat, and it shows how hard a stream is. There is no ``window``: the stored statistics do
+    not depend on the batch, so an image gets the same prediction alone or in company.
+
+    Args:
+        model: The source model, or a `Classifier` around it.
+        precision: "fp32", or "bf16" to run the network under autocast.
+        invalid: What to do with NaN or Inf images; see `Adapter`.
+    """
 
     learns = False
     uses_batch_statistics = False
@@ -30,5 +40,5 @@ class Source(Adapter):
         self.begin(())
 
     def adapt(self, x: Tensor) -> Step:
-        """The student is the source."""
+        """Predict with the source model."""
         return Step(self.student(x).detach())

@@ -1,4 +1,4 @@
-"""Tent: minimise the entropy of the prediction by the norm layers' weights and biases.
+"""Tent: train the weights and biases of the norm layers to minimise the entropy of the predictions.
 
 Wang et al., "Tent: Fully test-time adaptation by entropy minimization", ICLR 2021. Continual: never reset.
 """
@@ -12,17 +12,37 @@ from ctta.adapter import Adapter, Learning, Step
 from ctta.functional import entropy
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions
-from ctta.recipes import RECIPES
+from ctta.recipes import per_dataset
 from ctta.registry import register
 
 
 @register
 class Tent(Adapter):
-    """Entropy minimisation on the norm layers."""
+    """Make predictions more confident by training the norm layers to minimise their entropy.
+
+    For each batch Tent normalises with the batch's own statistics, predicts, and takes one optimizer step on the mean
+    entropy of the predictions. Only the weights and biases of normalisation layers change. This is the continual form:
+    nothing is ever reset.
+
+    The learning rate is the one setting that matters. Entropy has a trivial minimum, the same class for every image,
+    and a large step finds it. If your batches are much smaller than the recipe's, lower ``lr`` in proportion.
+
+    Args:
+        model: The source model, or a `Classifier` around it.
+        shared: Options that every method takes; see `Adapter`.
+
+    Example:
+        >>> import torch, ctta
+        >>> from ctta.testing.models import bn_cnn
+        >>> model = ctta.Tent(bn_cnn(), lr=1e-4)
+        >>> logits = model(torch.rand(8, 3, 16, 16))  # predicts, then learns from the batch
+        >>> logits.shape
+        torch.Size([8, 10])
+    """
 
     trains = "the weights and biases of normalisation layers"
     passes = (1, 1)
-    recipes = RECIPES["tent"]
+    recipes = per_dataset()
 
     def __init__(self, model: nn.Module, **shared: Unpack[SharedOptions]) -> None:
         super().__init__(model, **shared)
@@ -30,7 +50,7 @@ class Tent(Adapter):
         self.begin(norm_affine(self.student))
 
     def adapt(self, x: Tensor) -> Learning:
-        """One step on the mean entropy of the batch."""
+        """Predict, then take one step on the mean entropy of the batch."""
         logits = self.student(x)
         yield logits.detach()
         loss = entropy(logits).mean()

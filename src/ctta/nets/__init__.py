@@ -1,7 +1,7 @@
-"""The networks the paper uses and where their published weights are.
+"""The paper's networks, and loaders for their published weights.
 
-`load("cifar10_resnet20", path)` gives the network with the file's weights, and `classifier(name, path)` the same inside
-the `ctta.Classifier` that normalises its images. Models that come with the package need no path.
+`load("cifar10_resnet20", path)` returns the network with the weights from a file; `classifier(name, path)` returns it
+wrapped in a `ctta.Classifier`, which normalises the images. Bundled models need no path.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctta.digests import sha256_of
+from ctta._system.digests import sha256_of
 from ctta.errors import MissingData, UnknownModel
 from ctta.nets.models import MODELS, Model
 
@@ -22,39 +22,69 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ctta")
 
-#: The folder of the weights that come with the package.
+#: Folder of the bundled weights.
 SHIPPED = Path(__file__).parents[1] / "data"
 
 __all__ = ["MODELS", "Model", "UnknownModel", "build", "classifier", "load"]
 
 
 def build(name: str) -> nn.Module:
-    """Build the named network with random weights."""
+    """Build a network with random weights.
+
+    Args:
+        name: One of `MODELS`.
+    """
     return _model(name).build()
 
 
 def classifier(name: str, path: str | os.PathLike[str] | None = None) -> Classifier:
-    """The named network with its weights, its head and its normalisation, ready for a method."""
+    """Load a network with its weights, head and normalisation, ready to be adapted.
+
+    Args:
+        name: One of `MODELS`.
+        path: The weights file, or the folder that holds it. Bundled models need none.
+
+    Raises:
+        UnknownModel: If there is no such model.
+        MissingData: If the file does not exist.
+        NotWeights: If the file holds no weights, or weights of another network.
+
+    Example:
+        >>> import ctta.nets
+        >>> model = ctta.nets.classifier("cifar10_resnet20_ctta")
+    """
     return wrap(_model(name), path)
 
 
 def wrap(model: Model, path: str | os.PathLike[str] | None = None) -> Classifier:
-    """The network of an entry of the table, or of a plug-in, in a Classifier; see `load` for ``path``."""
-    from ctta.classifier import Classifier  # noqa: PLC0415 - listing the models takes no torch
+    """Load a model of the table, or of a plug-in, into a Classifier.
+
+    Args:
+        model: The model.
+        path: The weights file, or the folder that holds it; by default the bundled file.
+    """
+    from ctta.classifier import Classifier  # noqa: PLC0415 - listing the models must not import torch
 
     return Classifier(_load(model, path), head=model.head, mean=model.mean, std=model.std).eval()
 
 
 def load(name: str, path: str | os.PathLike[str] | None = None) -> nn.Module:
-    """Build the named network with the weights of a file, or of a folder that holds it, in eval mode.
+    """Load a network with its weights, in eval mode, without normalisation.
 
-    Without a path the file is looked for among those that come with the package.
+    Args:
+        name: One of `MODELS`.
+        path: The weights file, or the folder that holds it. Bundled models need none.
+
+    Raises:
+        UnknownModel: If there is no such model.
+        MissingData: If the file does not exist.
+        NotWeights: If the file holds no weights, or weights of another network.
     """
     return _load(_model(name), path)
 
 
 def _load(model: Model, path: str | os.PathLike[str] | None) -> nn.Module:
-    from ctta.nets.weights import fit, read_weights  # noqa: PLC0415 - listing the models takes no torch
+    from ctta.nets.weights import fit, read_weights  # noqa: PLC0415 - listing the models must not import torch
 
     path = SHIPPED if path is None else Path(path)
     path = path / model.file if path.is_dir() else path

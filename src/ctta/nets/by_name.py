@@ -1,7 +1,7 @@
-"""Load the model that a name stands for.
+"""Load models by name.
 
-A name is one of `ctta ls models`, a model of an installed library (``timm:NAME``, ``torchvision:NAME``), a folder that
-Hugging Face's save_pretrained wrote (``hf:FOLDER``), or the user's own code (``package.module:name`` or
+A name is one of `ctta ls models`, a model of an installed library (``timm:NAME``, ``torchvision:NAME``), a folder
+written by Hugging Face's save_pretrained (``hf:FOLDER``), or the user's own code (``package.module:name`` or
 ``file.py:name``). Nothing is downloaded and no file is unpickled.
 """
 
@@ -20,9 +20,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ctta import nets
-from ctta.digests import sha256_of
+from ctta._system.digests import sha256_of
+from ctta._system.imports import find_name, load_module, public_names, split_target, user_code
 from ctta.errors import BadData, MissingData, MissingExtra, ModelError, NotWeights, ParameterError, UnknownModel
-from ctta.imports import find_name, load_module, public_names, split_target, user_code
 from ctta.nets.models import MODELS, Model
 from ctta.registry import BUILT_IN, Registry
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ctta")
 
-#: Models by name: those of the table, and those of installed packages that have entry points of the group
-#: ``ctta.models``. The value of an entry point is a `Model`, a network, or a function that builds one.
+#: Models by name: those of the table, and those that installed packages offer as entry points of the group
+#: ``ctta.models``. An entry point refers to a `Model`, a network, or a function that builds one.
 NAMES: Registry[object] = Registry(UnknownModel, "ctta.models", lambda value, _: value)
 
 
@@ -48,15 +48,15 @@ for _model in MODELS.values():
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model that is ready for a method, and what records say of it.
+    """A model ready to be adapted, with the facts that go into records.
 
     Args:
         name: Its name in records, which never holds a path.
         classifier: The model with its head and normalisation, in eval mode.
-        mean: What the classifier subtracts per channel, or None if the model normalises its own input.
-        std: What it divides by.
-        input_size: The side in pixels that images are resized to, or None if they are taken as they are.
-        code: What identifies code outside ctta: the digest of the user's file, or a plug-in's version.
+        mean: The mean per channel, or None if the model normalises its own input.
+        std: The standard deviation per channel.
+        input_size: The side in pixels that images are resized to, or None if they are not resized.
+        code: Identifies code outside ctta: the digest of the user's file, or a plug-in's version.
     """
 
     name: str
@@ -67,21 +67,29 @@ class Loaded:
     code: str | None = None
 
     def facts(self) -> dict[str, Any]:
-        """Return the model as the specification of a run holds it."""
+        """Return the entry for the specification of a run."""
         facts = {"name": self.name, "digest": self.classifier.digest(), "mean": self.mean, "std": self.std}
         more = {"input_size": self.input_size, "code": self.code}
-        # Only where there is something to say: the addresses of older records do not have these keys.
+        # Leave out keys without a value: older records do not have them, and their addresses must stay the same.
         return facts | {key: value for key, value in more.items() if value is not None}
 
 
 def check_name(name: str) -> None:
-    """Raise UnknownModel for a name that cannot be a model's, without importing anything."""
+    """Raise UnknownModel if a name cannot refer to a model; imports nothing.
+
+    Args:
+        name: See the module's docstring.
+    """
     if name.partition(":")[0] not in _LIBRARIES:
         NAMES.check(name)
 
 
 def is_own(name: str) -> bool:
-    """Whether a name is neither in the table, nor a plug-in's, nor a library's: it can only be the user's own code."""
+    """Return whether a name can only refer to the user's own code.
+
+    Args:
+        name: See the module's docstring.
+    """
     return name.partition(":")[0] not in _LIBRARIES and NAMES.find(name) is None
 
 
@@ -90,16 +98,16 @@ def load_model(name: str, weights: Path | None = None, *, classes: int | None = 
 
     Args:
         name: See the module's docstring.
-        weights: A file of weights. A model of the table that is bundled with ctta needs none; one of a library has
-            random weights without; the user's own model may load its weights itself.
-        classes: The number of classes of a library's model with random weights; by default the library's.
+        weights: A weights file. Bundled models need none; without one, a library's model has random weights; the user's
+            own model may load its weights itself.
+        classes: Number of classes of a library's model with random weights. Default: the library's.
 
     Raises:
         UnknownModel: With the nearest known name.
         UserCodeError: If the user's own code does not exist or fails.
         MissingExtra: If the library is not installed.
         MissingData, BadData, NotWeights: If a file is missing or does not fit.
-        ModelError: If what the name stands for is not a network.
+        ModelError: If the name refers to something that is not a network.
     """
     library, _, rest = name.partition(":")
     if library in _LIBRARIES:
@@ -116,7 +124,13 @@ def load_model(name: str, weights: Path | None = None, *, classes: int | None = 
 
 
 def from_table(model: Model, classifier: Classifier, *, code: str | None = None) -> Loaded:
-    """Describe a classifier as one of the table."""
+    """Describe a classifier built from a model of the table.
+
+    Args:
+        model: The model.
+        classifier: The classifier built from it.
+        code: The version of the plug-in that defines the model, if any.
+    """
     return Loaded(model.name, classifier, model.mean, model.std, code=code)
 
 
@@ -124,38 +138,38 @@ def own_model(target: str) -> nn.Module:
     """Load the model that ``package.module:name`` or ``file.py:name`` refers to.
 
     Args:
-        target: The name of a model, or of a function or class to call for one. Without a name, the module must have
-            only one model, or else only one function.
+        target: The name of a model, or of a function or class that returns one. The name may be left out if the module
+            has only one model or, without a model, only one function.
 
     Raises:
         UserCodeError: If the code does not exist or fails.
-        ModelError: If what it gives is not a torch.nn.Module.
+        ModelError: If the result is not a torch.nn.Module.
     """
     return _network(_own_value(target)[1], target)
 
 
 def _own_value(target: str) -> tuple[str, object]:
-    """Find the object of a target, and its name in the module."""
-    place, name = split_target(target)
-    # A network that is made at import must have the same weights in every process.
+    """Find the object that a target refers to, and its name in the module."""
+    origin, name = split_target(target)
+    # A network that is built on import must have the same weights in every process.
     with _same_random_weights():
-        module = load_module(place)
-    name = name or _only_model(module, place)
-    return name, find_name(module, name, place)
+        module = load_module(origin)
+    name = name or _only_model(module, origin)
+    return name, find_name(module, name, origin)
 
 
-def _only_model(module: ModuleType, place: str) -> str:
-    """Name the one model of a module: an nn.Module, or else a function defined there."""
+def _only_model(module: ModuleType, origin: str) -> str:
+    """Return the name of a module's only model: an nn.Module, or else a function defined there."""
     from torch import nn  # noqa: PLC0415 - names can be checked without torch
 
-    own = {name: find_name(module, name, place) for name in public_names(module)}
+    own = {name: find_name(module, name, origin) for name in public_names(module)}
     models = [name for name, value in own.items() if isinstance(value, nn.Module)]
     makers = [name for name, value in own.items() if isfunction(value) and value.__module__ == module.__name__]
     for names in (models, makers):
         if len(names) == 1:
             return names[0]
     raise ModelError(
-        f"Which model of {place}? Name it as {place}:name. It has: {', '.join(models + makers) or 'none'}."
+        f"Which model of {origin}? Name it as {origin}:name. It has: {', '.join(models + makers) or 'none'}."
     )
 
 
@@ -170,7 +184,7 @@ def _network(value: object, what: str) -> nn.Module:
     from torch import nn  # noqa: PLC0415
 
     if isinstance(value, nn.Module):
-        # A run may move the model or load weights into it; the user's object stays as it is.
+        # A run may move the model or load weights into it; the user's object must not change.
         return copy.deepcopy(value)
     if callable(value):
         with user_code(f"Calling {what}"), _same_random_weights():
@@ -181,7 +195,7 @@ def _network(value: object, what: str) -> nn.Module:
 
 
 def _wrapped(name: str, net: nn.Module, weights: Path | None, code: str | None) -> Loaded:
-    """Put a network of the user's own into a Classifier, if it is not in one already."""
+    """Wrap the user's own network in a Classifier, unless it is one already."""
     from ctta.classifier import Classifier  # noqa: PLC0415
     from ctta.nets.weights import fit, read_weights  # noqa: PLC0415
 
@@ -224,7 +238,7 @@ def _torchvision(name: str, weights: Path | None, classes: int | None) -> Loaded
 
 def _hugging_face(folder: str, weights: Path | None, classes: int | None) -> Loaded:
     if weights is not None:
-        raise ParameterError(f"hf:{folder} has its own weights. Leave out --weights.")
+        raise ParameterError(f"hf:{folder} contains its weights. Leave out --weights.")
     path = Path(folder)
     settings = _preprocessing(path)
     transformers = _library("transformers")
@@ -281,20 +295,20 @@ def _library(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise MissingExtra(name, "models") from error
-    except Exception as error:  # a build for another torch fails in many ways
+    except Exception as error:  # a package built for another version of torch can fail in many ways
         raise ModelError(f"{name} is installed but cannot be imported: {error}.") from error
 
 
 def _fitted(
     name: str, build: Callable[[int | None], nn.Module], weights: Path | None, classes: int | None
 ) -> nn.Module:
-    """Build a library's network with the weights of a file and as many classes as they have."""
+    """Build a library's network with the weights from a file, and with as many classes as those have."""
     from ctta.classifier import Classifier  # noqa: PLC0415
     from ctta.nets.weights import fit, read_weights  # noqa: PLC0415
 
     with _same_random_weights():
         if weights is None:
-            logger.warning("%s has random weights: give it trained ones with --weights", name)
+            logger.warning("%s has random weights; load trained ones with --weights", name)
             return build(classes)
         tensors = read_weights(weights)
         head = tensors.get(f"{Classifier(build(None)).head_name}.weight")
@@ -314,7 +328,7 @@ def _sized(name: str, net: nn.Module, mean: Any, std: Any, size: int | None) -> 
 
 @contextmanager
 def _same_random_weights() -> Iterator[None]:
-    """Draw the same random weights every time: a run is known by the digest of its weights."""
+    """Initialise with the same random weights every time, because a run is identified by the digest of its weights."""
     import torch  # noqa: PLC0415
 
     with torch.random.fork_rng(devices=[]):

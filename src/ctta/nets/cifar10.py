@@ -1,4 +1,4 @@
-"""The CIFAR-10 source models of the project's own training."""
+"""The CIFAR-10 source models that ctta trains itself."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save
 from torch import nn
 
+from ctta._system.files import write_atomically
 from ctta.classifier import Classifier
 from ctta.errors import ParameterError
-from ctta.files import write_atomically
 from ctta.nets.cifar_resnet import CifarResNet
 from ctta.nets.models import CIFAR10
 from ctta.nets.train_cifar import CifarTraining
@@ -25,24 +25,40 @@ CLASSES = 10
 
 @dataclass(frozen=True)
 class SourceModel:
-    """A CIFAR-10 ResNet with 1 x 1 convolutions in its shortcuts."""
+    """A CIFAR-10 ResNet with 1 x 1 convolutions in its shortcuts.
+
+    Args:
+        depth: Number of layers: 20, 32, 44, 56, ...
+    """
 
     depth: int
 
     @classmethod
     def named(cls, net: str) -> SourceModel:
-        """`resnet20` and the like."""
+        """Return the model with a name such as `resnet20`.
+
+        Args:
+            net: "resnet" and the depth.
+        """
         found = re.fullmatch(r"resnet(\d+)", net)
         if not found:
             raise ParameterError(f"The 'net' must be resnet20, resnet32, resnet44, resnet56, ... Got {net!r} instead.")
         return cls(int(found[1]))
 
     def build(self) -> Classifier:
-        """The network with random weights, and its normalisation."""
+        """Build the network with random weights, wrapped in the Classifier that normalises its input."""
         return Classifier(CifarResNet(self.depth, CLASSES, shortcut="conv"), head="fc", mean=MEAN, std=STD)
 
     def save(self, model: nn.Module, out: Path, how: CifarTraining, *, accuracy: float, command: str) -> None:
-        """Write the network's weights as safetensors; its metadata say how they came about."""
+        """Write the weights as safetensors, with metadata that document the training.
+
+        Args:
+            model: The trained Classifier.
+            out: The file to write.
+            how: The training settings.
+            accuracy: Accuracy on the test images, in percent.
+            command: The command line that started the training.
+        """
         assert isinstance(model, Classifier)
         weights = {name: value.contiguous() for name, value in model.model.state_dict().items()}
         metadata = {

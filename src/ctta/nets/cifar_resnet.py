@@ -13,19 +13,31 @@ Shortcut = Literal["pad", "conv"]
 
 
 class PadShortcut(nn.Module):
-    """Option A of the paper: every stride-th pixel, new channels filled with zeros on both sides."""
+    """Option A of the paper: subsample by the stride and pad the new channels with zeros on both sides.
+
+    Args:
+        extra: Number of channels to add.
+        stride: Subsampling factor.
+    """
 
     def __init__(self, extra: int, stride: int) -> None:
         super().__init__()
         self.before, self.after, self.stride = extra // 2, extra - extra // 2, stride
 
     def forward(self, x: Tensor) -> Tensor:
-        """Subsample and widen, without parameters."""
+        """Subsample and pad channels."""
         return pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.before, self.after))
 
 
 class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions around a shortcut."""
+    """Two 3 x 3 convolutions with a shortcut around them.
+
+    Args:
+        inputs: Input channels.
+        outputs: Output channels.
+        stride: Stride of the first convolution.
+        shortcut: How the shortcut changes size: "pad" (option A) or "conv" (option B).
+    """
 
     def __init__(self, inputs: int, outputs: int, stride: int, shortcut: Shortcut) -> None:
         super().__init__()
@@ -42,13 +54,20 @@ class BasicBlock(nn.Module):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the block's residual to its shortcut."""
+        """Add the residual to the shortcut."""
         out = relu(self.bn1(self.conv1(x)), inplace=True)
         return relu(self.bn2(self.conv2(out)) + self.downsample(x), inplace=True)
 
 
 class CifarResNet(nn.Module):
-    """A ResNet of `depth` = 6n + 2 layers; its head is `linear` with "pad" shortcuts, `fc` with "conv"."""
+    """A ResNet for 32 x 32 images.
+
+    Args:
+        depth: Number of layers, 6n + 2: 8, 14, 20, ...
+        num_classes: Number of classes.
+        shortcut: "pad" (option A of the paper; the head is named `linear`) or "conv" (option B; the head is `fc`).
+        width: Channels of the first stage.
+    """
 
     def __init__(self, depth: int, num_classes: int, *, shortcut: Shortcut = "pad", width: int = 16) -> None:
         super().__init__()
@@ -70,7 +89,7 @@ class CifarResNet(nn.Module):
         self.layer1 = stage(width, width, 1)
         self.layer2 = stage(width, 2 * width, 2)
         self.layer3 = stage(2 * width, 4 * width, 2)
-        # The two families of published files differ in the head's name as well.
+        # The two families of published files also name the head differently.
         self.head_name = "linear" if shortcut == "pad" else "fc"
         self.add_module(self.head_name, nn.Linear(4 * width, num_classes))
         for module in self.modules():
@@ -78,7 +97,7 @@ class CifarResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, C) of normalised images (N, 3, H, W)."""
+        """Return logits (N, C) for normalised images (N, 3, H, W)."""
         x = relu(self.bn1(self.conv1(x)), inplace=True)
         x = self.layer3(self.layer2(self.layer1(x)))
         logits: Tensor = self.get_submodule(self.head_name)(x.mean((2, 3)))

@@ -9,7 +9,15 @@ from torch.nn.functional import pad, relu6
 
 
 class Group(NamedTuple):
-    """Blocks of equal output width; only the first one has the stride."""
+    """Consecutive blocks with the same output width.
+
+    Args:
+        repeats: Number of blocks.
+        kernel: Side of the depthwise kernel.
+        stride: Stride of the first block; the others have stride 1.
+        expand: Expansion factor.
+        outputs: Output channels.
+    """
 
     repeats: int
     kernel: int
@@ -30,18 +38,26 @@ GROUPS = (
 
 
 def norm(channels: int) -> nn.BatchNorm2d:
-    """Batch norm with the constants of the TensorFlow original, whose momentum of 0.99 is torch's 0.01."""
+    """Build a batch norm with the constants of the TensorFlow original, whose momentum of 0.99 is 0.01 in torch."""
     return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01)
 
 
 class SameConv2d(nn.Conv2d):
-    """A convolution without bias padded as TensorFlow's SAME: the odd pixel goes right and below."""
+    """A convolution without bias, padded like TensorFlow's SAME: an odd pixel is added at the right and bottom.
+
+    Args:
+        inputs: Input channels.
+        outputs: Output channels.
+        kernel: Side of the kernel.
+        stride: Stride.
+        groups: Number of groups.
+    """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
         super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Convolve to ceil(size / stride) pixels a side."""
+        """Convolve; the output has ceil(size / stride) pixels per side."""
         kernel, stride = self.kernel_size[0], self.stride[0]
         rows, columns = (max((-(-n // stride) - 1) * stride + kernel - n, 0) for n in x.shape[2:])
         if rows or columns:
@@ -50,7 +66,15 @@ class SameConv2d(nn.Conv2d):
 
 
 class InvertedBottleneck(nn.Module):
-    """Expand, convolve each channel by itself, project; a shortcut where the shape allows it."""
+    """Expansion, depthwise convolution and projection, with a shortcut if input and output have the same shape.
+
+    Args:
+        inputs: Input channels.
+        outputs: Output channels.
+        kernel: Side of the depthwise kernel.
+        stride: Stride of the depthwise convolution.
+        expand: Expansion factor.
+    """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expand: int) -> None:
         super().__init__()
@@ -65,7 +89,7 @@ class InvertedBottleneck(nn.Module):
         self._bn2 = norm(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the block; its output is linear."""
+        """Apply the block, without an activation at the end."""
         out: Tensor = relu6(self._bn0(self._expand_conv(x)), inplace=True) if self.expands else x
         out = relu6(self._bn1(self._depthwise_conv(out)), inplace=True)
         out = self._bn2(self._project_conv(out))
@@ -73,7 +97,11 @@ class InvertedBottleneck(nn.Module):
 
 
 class EfficientNetLite0(nn.Module):
-    """EfficientNet-Lite0 for 224 x 224 images, 1280 features, head `_fc`; no dropout, no stochastic depth."""
+    """EfficientNet-Lite0 for 224 x 224 images, with 1280 features, the head `_fc`, and no dropout or stochastic depth.
+
+    Args:
+        num_classes: Number of classes.
+    """
 
     def __init__(self, num_classes: int = 1000) -> None:
         super().__init__()
@@ -96,7 +124,7 @@ class EfficientNetLite0(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, C) of normalised images (N, 3, H, W)."""
+        """Return logits (N, C) for normalised images (N, 3, H, W)."""
         x = relu6(self._bn0(self._conv_stem(x)), inplace=True)
         x = relu6(self._bn1(self._conv_head(self._blocks(x))), inplace=True)
         logits: Tensor = self._fc(x.mean((2, 3)))

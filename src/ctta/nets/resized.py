@@ -1,4 +1,4 @@
-"""A network that is given images of the size it was trained on."""
+"""Resize images to the size a network was trained on."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch.nn.functional import interpolate
 
 
 class Resized(nn.Module):
-    """Resizes images to a square before a network sees them; images of that size pass unchanged.
+    """Wraps a network to resize its input to a square; images that already have that size are not changed.
 
     Args:
         net: The network.
-        size: The side of the images it takes, in pixels.
+        size: Side of its input, in pixels.
     """
 
     def __init__(self, net: nn.Module, size: int) -> None:
@@ -22,12 +22,12 @@ class Resized(nn.Module):
         self.size = size
 
     def forward(self, x: Tensor) -> Any:
-        """Return what the network returns for the resized images."""
+        """Resize the images and apply the network."""
         if x.shape[-2:] != (self.size, self.size):
             x = interpolate(x, (self.size, self.size), mode="bilinear", antialias=True, align_corners=False)
         return self.net(x)
 
     def get_classifier(self) -> nn.Module | None:
-        """Return the head that the network declares, as models of timm do."""
+        """Return the head that the network declares, as timm models do."""
         declared = getattr(self.net, "get_classifier", None)
         return declared() if callable(declared) else None

@@ -1,4 +1,4 @@
-"""ResNet-50 as torchvision publishes it, and the DomainNet-126 network built on it."""
+"""ResNet-50 with torchvision's layer names, and the DomainNet-126 network built on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # channels, blocks
 
 
 class Bottleneck(nn.Module):
-    """1 x 1, 3 x 3 and 1 x 1 convolutions around a shortcut; the 3 x 3 carries the stride."""
+    """1 x 1, 3 x 3 and 1 x 1 convolutions with a shortcut around them.
+
+    Args:
+        inputs: Input channels.
+        channels: Channels of the 3 x 3 convolution, a quarter of the output channels.
+        stride: Stride of the 3 x 3 convolution.
+    """
 
     def __init__(self, inputs: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -27,14 +33,18 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the block's residual to its shortcut."""
+        """Add the residual to the shortcut."""
         out = relu(self.bn1(self.conv1(x)), inplace=True)
         out = relu(self.bn2(self.conv2(out)), inplace=True)
         return relu(self.bn3(self.conv3(out)) + self.downsample(x), inplace=True)
 
 
 class ResNet50(nn.Module):
-    """ResNet-50 (He et al. 2016) with 2048 features and the head `fc`."""
+    """ResNet-50 (He et al. 2016) with 2048 features and the head `fc`.
+
+    Args:
+        num_classes: Number of classes.
+    """
 
     def __init__(self, num_classes: int = 1000) -> None:
         super().__init__()
@@ -52,7 +62,7 @@ class ResNet50(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, C) of normalised images (N, 3, H, W)."""
+        """Return logits (N, C) for normalised images (N, 3, H, W)."""
         x = relu(self.bn1(self.conv1(x)), inplace=True)
         x = nn.functional.max_pool2d(x, 3, 2, padding=1)
         for number in range(1, len(STAGES) + 1):
@@ -62,21 +72,25 @@ class ResNet50(nn.Module):
 
 
 class WeightNormLinear(nn.Linear):
-    """A linear layer whose rows are lengths times directions (Salimans & Kingma 2016): w = g v / ||v||.
+    """A linear layer with weight normalisation (Salimans & Kingma 2016): w = g v / ||v|| per row.
 
-    The parameters are `weight_g` and `weight_v`, as in published files. torch's own weight norm is not used:
-    the older one cannot be copied after a forward pass, the newer one has other names and cannot be pickled.
+    The parameters are `weight_g` and `weight_v`, as in published files. torch's own implementations do not fit: the
+    older one cannot be copied after a forward pass, the newer one uses other names and cannot be pickled.
+
+    Args:
+        in_features: Number of inputs.
+        out_features: Number of outputs.
     """
 
-    if not TYPE_CHECKING:  # to a type checker the weight stays nn.Linear's attribute
+    if not TYPE_CHECKING:  # type checkers see nn.Linear's attribute
 
         @property
         def weight(self) -> Tensor:
-            """The weight the layer applies, computed from its two parameters."""
+            """The weight, computed from the two parameters."""
             return self.weight_v * (self.weight_g / self.weight_v.norm(dim=1, keepdim=True))
 
     def __init__(self, in_features: int, out_features: int) -> None:
-        nn.Module.__init__(self)  # nn.Linear's own would register a parameter named weight
+        nn.Module.__init__(self)  # nn.Linear.__init__ would register a parameter named weight
         self.in_features, self.out_features = in_features, out_features
         start = nn.Linear(in_features, out_features)
         self.weight_v = nn.Parameter(start.weight.detach())
@@ -85,7 +99,12 @@ class WeightNormLinear(nn.Linear):
 
 
 class BottleneckResNet50(nn.Module):
-    """AdaContrast's DomainNet network: ResNet-50, a bottleneck with batch norm, a weight-normed head `fc`."""
+    """AdaContrast's DomainNet network: ResNet-50, a bottleneck with batch norm, a weight-normed head `fc`.
+
+    Args:
+        num_classes: Number of classes.
+        bottleneck: Features of the bottleneck.
+    """
 
     def __init__(self, num_classes: int = 126, bottleneck: int = 256) -> None:
         super().__init__()
@@ -93,6 +112,6 @@ class BottleneckResNet50(nn.Module):
         self.fc = WeightNormLinear(bottleneck, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, C) of normalised images (N, 3, H, W)."""
+        """Return logits (N, C) for normalised images (N, 3, H, W)."""
         logits: Tensor = self.fc(self.encoder(x))
         return logits

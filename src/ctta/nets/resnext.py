@@ -1,4 +1,4 @@
-"""ResNeXt for 32 x 32 images (Xie et al. 2017), named as in the AugMix checkpoints."""
+"""ResNeXt for 32 x 32 images (Xie et al. 2017), with the layer names of the AugMix checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from ctta.errors import ParameterError
 
 
 class GroupedBottleneck(nn.Module):
-    """1 x 1, grouped 3 x 3 and 1 x 1 convolutions around a shortcut."""
+    """1 x 1, grouped 3 x 3 and 1 x 1 convolutions with a shortcut around them.
+
+    Args:
+        inputs: Input channels.
+        channels: A quarter of the output channels.
+        stride: Stride of the 3 x 3 convolution.
+        cardinality: Number of groups.
+        base_width: Channels per group when `channels` is 64.
+    """
 
     def __init__(self, inputs: int, channels: int, stride: int, cardinality: int, base_width: int) -> None:
         super().__init__()
@@ -25,14 +33,21 @@ class GroupedBottleneck(nn.Module):
             self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the block's residual to its shortcut."""
+        """Add the residual to the shortcut."""
         out = relu(self.bn_reduce(self.conv_reduce(x)), inplace=True)
         out = relu(self.bn(self.conv_conv(out)), inplace=True)
         return relu(self.bn_expand(self.conv_expand(out)) + self.downsample(x), inplace=True)
 
 
 class CifarResNeXt(nn.Module):
-    """A CIFAR ResNeXt of `depth` = 9n + 2 layers with 1024 features and the head `classifier`."""
+    """A ResNeXt for CIFAR with 1024 features and the head `classifier`.
+
+    Args:
+        depth: Number of layers, 9n + 2: 11, 20, 29, ...
+        num_classes: Number of classes.
+        cardinality: Number of groups.
+        base_width: Channels per group in the first stage.
+    """
 
     def __init__(self, depth: int = 29, num_classes: int = 100, *, cardinality: int = 4, base_width: int = 32) -> None:
         super().__init__()
@@ -59,7 +74,7 @@ class CifarResNeXt(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, C) of normalised images (N, 3, H, W)."""
+        """Return logits (N, C) for normalised images (N, 3, H, W)."""
         x = relu(self.bn_1(self.conv_1_3x3(x)), inplace=True)
         x = self.stage_3(self.stage_2(self.stage_1(x)))
         logits: Tensor = self.classifier(x.mean((2, 3)))

@@ -1,4 +1,4 @@
-"""Training a small source model: one loop, the same weights every time."""
+"""Train a small source model reproducibly."""
 
 from __future__ import annotations
 
@@ -9,18 +9,27 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
-from ctta.layout import safe_layout
+from ctta._adapter.layout import safe_layout
 
 
 @dataclass(frozen=True)
 class Training:
-    """How a source model is trained: SGD with one cosine cycle of the learning rate, images shifted at random."""
+    """Training settings: SGD with a one-cycle cosine schedule, on randomly shifted images.
 
-    passes: int = 40  # over the training images
+    Args:
+        passes: Passes over the training images.
+        batch_size: Images per step.
+        lr: The highest learning rate.
+        weight_decay: Weight decay.
+        shift: Largest shift in either direction, in pixels.
+        seed: Seed of the weights, the order of the images and the shifts.
+    """
+
+    passes: int = 40
     batch_size: int = 64
     lr: float = 0.1
     weight_decay: float = 5e-4
-    shift: int = 2  # pixels, at most, in either direction
+    shift: int = 2
     seed: int = 0
 
 
@@ -33,11 +42,21 @@ def train(
     progress: Callable[[int, float], None] | None = None,
     device: torch.device | str = "cpu",
 ) -> nn.Module:
-    """Build a model and train it on images (N, C, H, W) in [0, 1]; given back in eval mode.
+    """Build a model and train it.
 
-    `progress` is told the number of the pass that ended and its mean loss. The model is trained on `device` and stays
-    there; random numbers are drawn on the CPU. The global generator is left as it was;
-    on one thread the same machine gives the same bits again.
+    Random numbers are drawn on the CPU, and the global generator is restored. With one thread, the same machine gives
+    the same weights bit for bit.
+
+    Args:
+        build: Builds the model.
+        x: Images (N, C, H, W) in [0, 1].
+        y: Labels (N,).
+        how: Training settings.
+        progress: Called after every pass with its number and mean loss.
+        device: Where to train.
+
+    Returns:
+        The model in eval mode, on `device`.
     """
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(how.seed)
@@ -66,7 +85,13 @@ def train(
 
 
 def shifted(x: Tensor, most: int, generator: torch.Generator) -> Tensor:
-    """Every image (N, C, H, W) moved by up to `most` pixels each way, its edge rows and columns repeated."""
+    """Shift every image at random, extending its edge pixels.
+
+    Args:
+        x: Images (N, C, H, W).
+        most: Largest shift in either direction, in pixels.
+        generator: Source of random numbers.
+    """
     if most == 0:
         return x
     n, _, height, width = x.shape
@@ -79,9 +104,16 @@ def shifted(x: Tensor, most: int, generator: torch.Generator) -> Tensor:
 
 @torch.no_grad()
 def error(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = 256) -> float:
-    """Error in percent of a model in eval mode."""
-    wrong = 0
+    """Compute the error of a model in percent.
+
+    Args:
+        model: A model in eval mode.
+        x: Images (N, C, H, W).
+        y: Labels (N,).
+        batch_size: Images per forward pass.
+    """
+    incorrect = 0
     device = next((p.device for p in model.parameters()), x.device)
     for part in torch.split(torch.arange(len(x)), batch_size):
-        wrong += int((model(x[part].to(device)).argmax(1).cpu() != y[part]).sum())
-    return 100 * wrong / len(x)
+        incorrect += int((model(x[part].to(device)).argmax(1).cpu() != y[part]).sum())
+    return 100 * incorrect / len(x)

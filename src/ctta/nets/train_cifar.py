@@ -1,4 +1,4 @@
-"""Training a CIFAR source model on one CPU core: small crops first, full images later, resumable after every pass."""
+"""Train a CIFAR source model on one CPU core: small crops first, full images later; resumable after every pass."""
 
 from __future__ import annotations
 
@@ -13,24 +13,37 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
+from ctta._adapter.layout import fastest_layout
+from ctta._system.files import write_atomically
 from ctta.errors import BadData, ParameterError
-from ctta.files import write_atomically
-from ctta.layout import fastest_layout
 
-Progress = Callable[[int, int, float], None]  # the pass, the share of it done in percent, the loss
+Progress = Callable[[int, int, float], None]  # number of the pass, percentage done, loss
 
 
 @dataclass(frozen=True)
 class CifarTraining:
-    """SGD with one cycle of the learning rate; images cropped at random and mirrored."""
+    """Training settings: SGD with a one-cycle schedule, on randomly cropped and mirrored images.
 
-    passes: int = 30  # over the training images
-    small_passes: int = 18  # of these, so many from the start see crops of `small` pixels: half the work
+    Args:
+        passes: Passes over the training images.
+        small_passes: How many of these, from the start, use crops of `small` pixels, which halves the work.
+        small: Side of the small crops, in pixels.
+        padding: Padding of the full images before they are cropped, in pixels.
+        batch_size: Images per step.
+        lr: The highest learning rate.
+        warm_up: Share of all steps in which the learning rate rises.
+        weight_decay: Weight decay.
+        label_smoothing: Label smoothing.
+        seed: Seed of the weights, the order of the images and the crops.
+    """
+
+    passes: int = 30
+    small_passes: int = 18
     small: int = 24
     padding: int = 4
     batch_size: int = 128
     lr: float = 0.1
-    warm_up: float = 0.15  # share of all steps in which the learning rate rises
+    warm_up: float = 0.15
     weight_decay: float = 5e-4
     label_smoothing: float = 0.0
     seed: int = 0
@@ -42,7 +55,12 @@ class CifarTraining:
             )
 
     def lr_at(self, step: int, steps: int) -> float:
-        """The learning rate of a step: a line up, half a cosine down to zero."""
+        """Return the learning rate of a step: a linear rise, then half a cosine down to zero.
+
+        Args:
+            step: Number of the step, from 0.
+            steps: Number of all steps.
+        """
         done, rising = (step + 1) / steps, self.warm_up
         if done < rising:
             return self.lr * done / rising
@@ -59,10 +77,24 @@ def train_cifar(
     progress: Progress | None = None,
     device: torch.device | str = "cpu",
 ) -> nn.Module:
-    """Train on uint8 images (N, 3, 32, 32), normalised by the model itself; given back in eval mode.
+    """Build a model and train it.
 
-    With `resume`, the state is kept in that file after every pass and taken up from there; what comes out is the same
-    as without an interruption.
+    Args:
+        build: Builds the model, which must normalise its own input.
+        x: Images (N, 3, 32, 32), uint8.
+        y: Labels (N,).
+        how: Training settings.
+        resume: A file that holds the state after every pass. If it exists, training continues from there, and the
+            result is the same as without an interruption.
+        progress: Called after every step with the number of the pass, the percentage of it done and the loss.
+        device: Where to train.
+
+    Returns:
+        The model in eval mode, on `device`.
+
+    Raises:
+        BadData: If the `resume` file is damaged.
+        ParameterError: If the `resume` file belongs to a training with other settings.
     """
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(how.seed)
@@ -90,7 +122,7 @@ def _pass(
     number: int,
     progress: Progress | None,
 ) -> None:
-    # A generator of its own for every pass: nothing of it needs to be kept to take a training up again.
+    # Every pass has its own generator, so that its state need not be saved to resume.
     generator = torch.Generator().manual_seed(how.seed * 10_000 + number)
     order = torch.randperm(len(x), generator=generator)
     parts = [order[i : i + how.batch_size] for i in range(0, len(x), how.batch_size)]
@@ -110,7 +142,14 @@ def _pass(
 
 
 def crops(x: Tensor, side: int, padding: int, generator: torch.Generator) -> Tensor:
-    """A random square of every image (N, C, H, W) with reflected borders, mirrored half the time."""
+    """Crop a random square from every image, and mirror it half the time.
+
+    Args:
+        x: Images (N, C, H, W).
+        side: Side of the crops, in pixels.
+        padding: Reflected border added before cropping, in pixels.
+        generator: Source of random numbers.
+    """
     n = len(x)
     padded = pad(x, (padding,) * 4, mode="reflect") if padding else x
     places = padded.shape[-1] - side + 1
@@ -136,11 +175,11 @@ def _load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, how: C
         state = torch.load(path, map_location="cpu", weights_only=True)
         kept, passes = state["how"], int(state["passes"])
     except Exception as error:  # a damaged file can fail anywhere inside torch.load
-        raise BadData(f"{path} is not the state of a training: delete it to start again.") from error
+        raise BadData(f"{path} is not the state of a training. Delete it to start again.") from error
     changed = [key for key, value in asdict(how).items() if kept.get(key) != value]
     if changed:
         raise ParameterError(
-            f"{path} belongs to a training with another {', '.join(changed)}: give the same options, or delete it."
+            f"{path} belongs to a training with another {', '.join(changed)}. Use the same options, or delete it."
         )
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])

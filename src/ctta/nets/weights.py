@@ -1,4 +1,4 @@
-"""Files of weights: read without running their code, fitted to a network without surprises."""
+"""Read weights files without unpickling code, and load them into a network only if everything fits."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from ctta._system.files import foreign, size
 from ctta.errors import MissingData, NotWeights
-from ctta.files import foreign, size
 
 ENVELOPES = ("state_dict", "model_state_dict", "model")
 WRAPPERS = ("module.", "_orig_mod.", "model.")
 SHOWN = 5
 
-#: What to think of a file that is not weights.
+#: Likely cause, by what the file turned out to be.
 ADVICE = {
     "an HTML page": "the host asked for confirmation",
     "an XML page": "the host answered with an error",
     "a Git LFS pointer": "run git lfs pull",
 }
 
-# How files begin that torch wrote before it used zip.
+# First bytes of the files that torch wrote before it used zip.
 LEGACY = [pickle.dumps(torch.serialization.MAGIC_NUMBER, protocol) for protocol in (2, 3, 4, 5)]
 
-# Published files often keep an accuracy as a numpy number beside the weights; rebuilding one runs no code.
+# Published files often hold an accuracy as a numpy scalar next to the weights; rebuilding one runs no foreign code.
 _scalar = np.float64(0).__reduce__()[0]
 NUMPY_NUMBERS: list[Any] = [
     (_scalar, "numpy.core.multiarray.scalar"),
@@ -42,15 +42,23 @@ NUMPY_NUMBERS: list[Any] = [
 
 
 def read_weights(path: str | os.PathLike[str], *, drop: Collection[str] = ()) -> dict[str, Tensor]:
-    """Read a safetensors or torch file: names without a wrapper's prefix, half precision as float32.
+    """Read weights from a safetensors or torch file.
 
-    `drop` names entries that are not the network's, such as a wrapper's normalisation buffers.
+    Prefixes of wrappers such as ``module.`` are removed from the names, and half precision becomes float32.
+
+    Args:
+        path: The file.
+        drop: Entries that do not belong to the network, such as the normalisation buffers of a wrapper.
+
+    Raises:
+        MissingData: If the file does not exist.
+        NotWeights: If it holds anything but weights, or is damaged.
     """
     path = Path(path)
     if not path.exists():
         raise MissingData(f"{path.name} is not in {path.parent.absolute()}. Put it there or give its path.")
     if path.is_dir():
-        raise NotWeights(f"{path} is a folder, not a file of weights.")
+        raise NotWeights(f"{path} is a folder, not a weights file.")
     with path.open("rb") as file:
         start = file.read(512)
     table = _tensors(_read(path, start), path)
@@ -63,9 +71,17 @@ def read_weights(path: str | os.PathLike[str], *, drop: Collection[str] = ()) ->
 
 
 def fit(module: nn.Module, weights: Mapping[str, Tensor], *, what: str = "The weights") -> None:
-    """Copy `weights` into `module` if every name and shape agrees; otherwise say what differs.
+    """Copy weights into a module if every name and shape matches.
 
-    Batch norm's `num_batches_tracked` may be absent, as in files older than the counter.
+    Batch norm's `num_batches_tracked` may be missing, as in old files.
+
+    Args:
+        module: The network.
+        weights: Its weights by name.
+        what: What to call the weights in an error.
+
+    Raises:
+        NotWeights: If a name or shape does not match.
     """
     own = module.state_dict()
     missing = [key for key in own if key not in weights and not key.endswith("num_batches_tracked")]

@@ -1,4 +1,4 @@
-"""Wide residual networks for 32 x 32 images (Zagoruyko & Komodakis 2016), named as in RobustBench."""
+"""Wide residual networks for 32 x 32 images (Zagoruyko & Komodakis 2016), with RobustBench's layer names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from ctta.errors import ParameterError
 
 
 class PreActBlock(nn.Module):
-    """Two 3 x 3 convolutions, each after its batch norm and ReLU."""
+    """Two 3 x 3 convolutions, each preceded by batch norm and ReLU, with a shortcut around them.
+
+    Args:
+        inputs: Input channels.
+        outputs: Output channels.
+        stride: Stride of the first convolution.
+    """
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -22,7 +28,7 @@ class PreActBlock(nn.Module):
             self.convShortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the residual to x, or to the projection of the activated x where the width changes."""
+        """Add the residual to x or, if the width changes, to a projection of the activated x."""
         active = relu(self.bn1(x), inplace=True)
         shortcut = x if self.convShortcut is None else self.convShortcut(active)
         out: Tensor = self.conv2(relu(self.bn2(self.conv1(active)), inplace=True))
@@ -30,7 +36,14 @@ class PreActBlock(nn.Module):
 
 
 class Stage(nn.Module):
-    """Blocks of one width under the name `layer`."""
+    """Blocks of the same width, in a submodule named `layer`.
+
+    Args:
+        inputs: Input channels.
+        outputs: Output channels.
+        blocks: Number of blocks.
+        stride: Stride of the first block.
+    """
 
     def __init__(self, inputs: int, outputs: int, blocks: int, stride: int) -> None:
         super().__init__()
@@ -38,13 +51,19 @@ class Stage(nn.Module):
         self.layer = nn.Sequential(PreActBlock(inputs, outputs, stride), *rest)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the blocks in turn."""
+        """Apply the blocks in order."""
         out: Tensor = self.layer(x)
         return out
 
 
 class WideResNet(nn.Module):
-    """WRN-`depth`-`widen`, depth = 6n + 4, without dropout; the head is `fc`."""
+    """A wide ResNet, WRN-depth-widen, without dropout; the head is `fc`.
+
+    Args:
+        depth: Number of layers, 6n + 4: 10, 16, ..., 28.
+        widen: Factor on the channels.
+        num_classes: Number of classes.
+    """
 
     def __init__(self, depth: int = 28, widen: int = 10, num_classes: int = 10) -> None:
         super().__init__()
@@ -64,7 +83,7 @@ class WideResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, C) of images (N, 3, H, W)."""
+        """Return logits (N, C) for images (N, 3, H, W)."""
         x = self.block3(self.block2(self.block1(self.conv1(x))))
         logits: Tensor = self.fc(relu(self.bn1(x), inplace=True).mean((2, 3)))
         return logits

@@ -6,8 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ctta.bench.run import ADAPTED
-from ctta.bench.steps import read_log
+from ctta.bench.record import Record
 from ctta.nets.models import MODELS
 from ctta.paper.experiment import Outcome
 from ctta.plots import curves, entropy, momentum, prototypes, resets, teacher
@@ -74,11 +73,11 @@ def draw_entropies(outcomes: Sequence[Outcome]) -> Figure:
     """
     histograms = []
     for outcome in outcomes:
-        logs = [read_log(outcome.folder_of(record), record.get("counts")) for record in outcome.records]
+        logs = [outcome.folder_of(record).read_log(record.counts) for record in outcome.records]
         correct = [sum(column) for column in zip(*(log.entropy_correct for log in logs), strict=True)]
         wrong = [sum(column) for column in zip(*(log.entropy_wrong for log in logs), strict=True)]
         histograms.append(entropy.Histogram(outcome.cell.label, correct, wrong))
-    model = outcomes[0].records[0]["spec"]["model"]["name"]
+    model = outcomes[0].records[0].spec.model_name
     return entropy.draw_entropies(histograms, MODELS[model].num_classes)
 
 
@@ -89,7 +88,7 @@ def draw_teacher(outcomes: Sequence[Outcome]) -> Canvas:
         outcomes: The first one is drawn.
     """
     record = outcomes[0].records[0]
-    return teacher.draw_teacher(outcomes[0].steps(record), record["settings"].get("e_min"), width=7.5)
+    return teacher.draw_teacher(outcomes[0].steps(record), record.settings.get("e_min"), width=7.5)
 
 
 def draw_resets(outcomes: Sequence[Outcome]) -> Figure:
@@ -105,7 +104,7 @@ def draw_resets(outcomes: Sequence[Outcome]) -> Figure:
         [
             resets.Thresholds(
                 situation,
-                e_min=[outcome.records[0]["settings"]["e_min"] for outcome in mine],
+                e_min=[_number(outcome.records[0].settings["e_min"]) for outcome in mine],
                 errors=[outcome.mean for outcome in mine],
                 resets=[100 * statistics.fmean(_share_of_resets(o, record) for record in o.records) for o in mine],
             )
@@ -124,7 +123,7 @@ def draw_prototypes(outcomes: Sequence[Outcome]) -> Figure:
 
     found: dict[str, Any] = {}
     for outcome in outcomes:
-        with safe_open(outcome.folder_of(outcome.records[0]) / ADAPTED, framework="np") as file:
+        with safe_open(outcome.folder_of(outcome.records[0]).adapted_file, framework="np") as file:
             if outcome.cell.source_data:
                 found["source means"] = file.get_tensor("p_0")
             else:
@@ -142,7 +141,7 @@ def _curve(name: str, outcomes: Sequence[Outcome], parameter: str) -> curves.Cur
 def _value(outcome: Outcome, parameter: str) -> Any:
     if hasattr(outcome.cell, parameter):
         return getattr(outcome.cell, parameter)
-    return outcome.records[0]["settings"][parameter]
+    return outcome.records[0].settings[parameter]
 
 
 def _errors_by_alpha(outcomes: Sequence[Outcome]) -> momentum.Errors:
@@ -150,10 +149,15 @@ def _errors_by_alpha(outcomes: Sequence[Outcome]) -> momentum.Errors:
     for outcome in outcomes:
         by_domain = found.setdefault(outcome.cell.severity, {})
         for domain, error in [*outcome.domains.items(), ("mean", outcome.mean)]:
-            by_domain.setdefault(domain, {})[outcome.cell.settings["alpha"]] = error
+            by_domain.setdefault(domain, {})[_number(outcome.cell.settings["alpha"])] = error
     return dict(sorted(found.items()))
 
 
-def _share_of_resets(outcome: Outcome, record: dict[str, Any]) -> float:
+def _number(setting: object) -> float:
+    assert isinstance(setting, (int, float))
+    return setting
+
+
+def _share_of_resets(outcome: Outcome, record: Record) -> float:
     steps = outcome.steps(record)
     return len(teacher.resets_of(steps)) / len(steps)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ctta.bench.steps import StepFacts, read_steps
+from ctta.bench.folder import RunFolder
+from ctta.bench.record import Record
+from ctta.bench.scores import SeedScores
+from ctta.bench.steps import StepFacts
 from ctta.paper.numbers import CORRUPTED, Published
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class Cell:
     label: str
     method: str
     published: Published | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     source_data: bool = False
     protocol: str = "continual"
     times: int = 1
@@ -61,50 +63,54 @@ class Outcome:
     """
 
     cell: Cell
-    records: Sequence[dict[str, Any]]
+    records: Sequence[Record]
     folder: Path
 
     @property
     def errors(self) -> list[float]:
         """The error of each run: the mean over domains, or of the one domain that counts."""
         domain = self.cell.domain
-        return [record["mean"] if domain is None else record["errors"][domain] for record in self.records]
+        return [record.mean if domain is None else record.errors[domain] for record in self.records]
 
     @property
     def mean(self) -> float:
         """The mean error over seeds."""
-        return statistics.fmean(self.errors)
+        return self._scores.mean
 
     @property
     def spread(self) -> float | None:
         """The standard deviation over seeds; None with one seed."""
-        return statistics.stdev(self.errors) if len(self.records) > 1 else None
+        return self._scores.spread
 
     @property
     def domains(self) -> dict[str, float]:
         """The error of each domain, averaged over seeds."""
-        return {d: statistics.fmean(r["errors"][d] for r in self.records) for d in self.records[0]["errors"]}
+        return self._scores.errors
 
     @property
     def published(self) -> Published | None:
         """The published result over the domains of these runs."""
         return None if self.cell.published is None else self.cell.published.over(self.domains)
 
-    def folder_of(self, record: dict[str, Any]) -> Path:
+    @property
+    def _scores(self) -> SeedScores:
+        return SeedScores.of_runs([record.errors for record in self.records], self.errors)
+
+    def folder_of(self, record: Record) -> RunFolder:
         """The folder of one run.
 
         Args:
             record: Its record.
         """
-        return self.folder / str(record["address"])
+        return RunFolder(self.folder / record.address)
 
-    def steps(self, record: dict[str, Any]) -> list[StepFacts]:
+    def steps(self, record: Record) -> list[StepFacts]:
         """The steps of one run.
 
         Args:
             record: Its record.
         """
-        return read_steps(self.folder_of(record), record.get("counts"))
+        return self.folder_of(record).read_steps(record.counts)
 
 
 @dataclass(frozen=True)

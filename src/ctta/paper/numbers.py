@@ -48,6 +48,7 @@ class Setting:
         backbone: The paper's source model.
         images: Images per domain; None means all.
         batch_size: Images per batch.
+        other_data: What the data are, if the paper does not use them.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Setting:
     backbone: str
     images: int | None
     batch_size: int
+    other_data: str = ""
 
 
 SETTINGS = {
@@ -64,7 +66,7 @@ SETTINGS = {
     "imagenet-c-50k": Setting("ImageNet-C-50k", "imagenet-c", "imagenet_resnet50", 50_000, 64),
     "domainnet-126": Setting("DomainNet-126", "domainnet-126", "domainnet126_resnet50", None, 128),
     # Not in the paper: bundled with ctta, so that every experiment can be tried without a download.
-    "digits": Setting("digits", "digits", "digits_resnet8", None, 50),
+    "digits": Setting("digits", "digits", "digits_resnet8", None, 50, other_data="handwritten digits"),
 }
 
 #: The datasets whose domains are corruptions.

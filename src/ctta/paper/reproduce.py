@@ -8,16 +8,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ctta._system.files import write_atomically
 from ctta.bench.jobs import Job
+from ctta.bench.record import Record
+from ctta.corruption_names import CORRUPTIONS
+from ctta.datasets import get_dataset
 from ctta.errors import MissingData, ParameterError
-from ctta.files import write_atomically
 from ctta.method_table import built_in
 from ctta.paper.experiment import Cell, Experiment, Outcome
 from ctta.paper.numbers import SETTINGS, Setting
 from ctta.plots.style import svg
+from ctta.protocol import get_protocol
 from ctta.registry import bare_target
-from ctta.streams.corruptions import CORRUPTIONS
-from ctta.streams.protocols import GRADUAL
+
+#: The dataset of SETTINGS that has every experiment and no published number, as data of the user's own.
+_UNPUBLISHED = "digits"
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,7 @@ class Request:
     """What to reproduce, with which data and model, and how much of it.
 
     Args:
-        dataset: A key of SETTINGS.
+        dataset: A key of SETTINGS, or a name of `ctta.datasets.get_dataset` for data that the paper does not use.
         data: Folder of the published files, or an npz with clean images.
         model: Source model; None means the paper's.
         weights: Its weights file.
@@ -33,11 +38,12 @@ class Request:
         image_list: Text file with the images of ImageNet-C to use.
         clean: An npz with the clean images.
         methods: Only rows of these methods; None means all.
-        corruptions: The corruptions, in order.
+        corruptions: The corruptions or domains, in order; None means all.
         images: Images per domain; None means all.
         seeds: The seeds of each row.
         command: Command line for the records.
         tensorboard: Folder for TensorBoard events.
+        device: Where to compute; None means the best device.
     """
 
     dataset: str
@@ -48,7 +54,7 @@ class Request:
     image_list: Path | None = None
     clean: Path | None = None
     methods: frozenset[str] | None = None
-    corruptions: tuple[str, ...] = CORRUPTIONS
+    corruptions: tuple[str, ...] | None = None
     images: int | None = None
     seeds: tuple[int, ...] = (0,)
     command: str = ""
@@ -56,14 +62,20 @@ class Request:
     device: str | None = None
 
     def __post_init__(self) -> None:
-        if self.dataset not in SETTINGS:
-            known = ", ".join(SETTINGS)
-            raise ParameterError(f"The dataset must be one of {known}. Got {self.dataset!r} instead.")
+        if not self.net:
+            raise ParameterError(f"{self.setting.name} needs --model; the paper has none for it.")
 
     @property
     def setting(self) -> Setting:
-        """The paper's setting of the dataset."""
-        return SETTINGS[self.dataset]
+        """The paper's setting of the dataset, or one for data that the paper does not use."""
+        if self.dataset in SETTINGS:
+            return SETTINGS[self.dataset]
+        found = get_dataset(self.dataset)
+        if names := [name for name, setting in SETTINGS.items() if setting.stream == found.name]:
+            raise ParameterError(f"The paper has {found.name} as {' and '.join(names)}: name one of them.")
+        return Setting(
+            found.name, self.dataset, found.default_model or "", None, found.batch_size, other_data=found.name
+        )
 
     @property
     def net(self) -> str:
@@ -92,7 +104,7 @@ class Plan:
         """The jobs, cell by cell and seed by seed."""
         return [job_of(cell, self.request, seed) for cell in self.cells for seed in self.request.seeds]
 
-    def outcomes(self, records: Sequence[dict[str, Any]], folder: Path) -> list[Outcome]:
+    def outcomes(self, records: Sequence[Record], folder: Path) -> list[Outcome]:
         """Pair the cells with their records.
 
         Args:
@@ -114,7 +126,7 @@ def plan(experiment: Experiment, request: Request) -> Plan:
         ParameterError: The experiment does not cover the dataset.
         MissingData: No cell can run; the message says why.
     """
-    if request.dataset not in experiment.datasets:
+    if _cells_of(request) not in experiment.datasets:
         where = ", ".join(experiment.datasets)
         raise ParameterError(f"The experiment {experiment.name} is about {where}. Got {request.dataset} instead.")
     cells, left_out = [], {}
@@ -138,7 +150,7 @@ def plan(experiment: Experiment, request: Request) -> Plan:
 
 def _with_own_methods(experiment: Experiment, request: Request) -> list[Cell]:
     """The cells of an experiment, and a row for every method the user named that is not built in."""
-    cells = experiment.cells(request.dataset)
+    cells = experiment.cells(_cells_of(request))
     own = sorted(name for name in request.methods or () if name.lower() not in built_in())
     if own and experiment.drawings:
         raise ParameterError(
@@ -147,6 +159,11 @@ def _with_own_methods(experiment: Experiment, request: Request) -> list[Cell]:
         )
     like = replace(cells[0], published=None, settings={}, source_data=False, keep=False)
     return [*cells, *(replace(like, label=bare_target(name), method=name) for name in own)]
+
+
+def _cells_of(request: Request) -> str:
+    """The dataset whose cells a request runs."""
+    return request.dataset if request.dataset in SETTINGS else _UNPUBLISHED
 
 
 def job_of(cell: Cell, request: Request, seed: int) -> Job:
@@ -164,9 +181,9 @@ def job_of(cell: Cell, request: Request, seed: int) -> Job:
         weights=request.weights,
         data=request.data,
         image_list=request.image_list,
-        clean=request.clean if "clean" in cell.protocol else None,
+        clean=request.clean if get_protocol(cell.protocol).needs_clean else None,
         source_data=request.source_data if cell.source_data else None,
-        settings=cell.settings,
+        settings=dict(cell.settings),
         protocol=cell.protocol,
         times=cell.times,
         corruptions=request.corruptions,
@@ -199,23 +216,23 @@ def notes(plan: Plan, outcomes: Sequence[Outcome]) -> list[str]:
     """
     record, setting = outcomes[0].records[0], plan.request.setting
     found = []
-    if plan.request.dataset == "digits":
-        found.append("OTHER DATA: handwritten digits, which the paper does not use.")
+    if setting.other_data:
+        found.append(f"OTHER DATA: {setting.other_data}, which the paper does not use.")
     elif plan.request.net != setting.backbone:
         found.append(f"ANOTHER BACKBONE: {bare_target(plan.request.net)}; the paper's is {setting.backbone}.")
     sizes = {_size(outcome) for outcome in outcomes if outcome.cell.images is None}
     if setting.images is not None and sizes - {setting.images}:
         shown = ", ".join(f"{size:,}" for size in sorted(sizes))
         found.append(f"ANOTHER SIZE: {shown} images per domain; the paper's is {setting.images:,}.")
-    if plan.request.corruptions != CORRUPTIONS:
+    if (domains := plan.request.corruptions) is not None and domains != CORRUPTIONS:
         found.append(
-            f"OTHER DOMAINS: {', '.join(plan.request.corruptions)}; the paper's stream has all fifteen. Its mean is "
+            f"OTHER DOMAINS: {', '.join(domains)}; the paper's stream has all fifteen. Its mean is "
             "over these where it gives the error of each, and over all fifteen where it does not."
         )
-    origin = record["spec"]["data"]["origin"]
-    if plan.request.dataset != "digits" and origin == "generated":
+    origin = record.spec.data["origin"]
+    if not setting.other_data and origin == "generated":
         found.append("OTHER FILES: the corrupted images are generated, not the published ones.")
-    elif origin == "unverified":
+    elif not setting.other_data and origin == "unverified":
         found.append("UNVERIFIED FILES: not compared with published digests, as ctta fetch NAME --check FOLDER does.")
     for why in dict.fromkeys(plan.left_out.values()):
         labels = ", ".join(label for label, reason in plan.left_out.items() if reason == why)
@@ -238,7 +255,8 @@ def draw(plan: Plan, outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
     """
     request, written = plan.request, []
     for drawing in plan.experiment.drawings:
-        path = folder / "figures" / f"{drawing.name}_{request.dataset}_{_file_name(request.net)}.svg"
+        data = request.dataset if request.dataset in SETTINGS else request.setting.name
+        path = folder / "figures" / f"{drawing.name}_{data}_{_file_name(request.net)}.svg"
         path.parent.mkdir(parents=True, exist_ok=True)
         title = f"{drawing.title}: {request.setting.name}, {bare_target(request.net)}"
         write_atomically(path, svg(drawing.draw(outcomes), title))
@@ -254,8 +272,8 @@ def _file_name(model: str) -> str:
 def _size(outcome: Outcome) -> int:
     """Images of a domain per visit."""
     cell, record = outcome.cell, outcome.records[0]
-    times = len(GRADUAL) if cell.protocol == "gradual" else cell.times
-    return int(max(count["images"] for count in record["counts"].values())) // times
+    visits = get_protocol(cell.protocol).visits * cell.times
+    return max(count.images for count in record.counts.values()) // visits
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:
@@ -270,5 +288,5 @@ def _row(outcome: Outcome) -> dict[str, Any]:
         "seeds": len(outcome.records),
         "domains": outcome.domains,
         "paper_domains": {} if published is None else published.domains,
-        "runs": [record["address"] for record in outcome.records],
+        "runs": [record.address for record in outcome.records],
     }

@@ -27,7 +27,7 @@ _ROWS = (
 _SHORT = {"Source only": "Source", "BN + Adapt": "BN+Adapt", "RMT*": "RMT", "SANTA*": "SANTA"}
 _STARS = "Paper silent: RMT and SANTA run without source data here, as in its source-free comparisons."
 _SOURCE = "Rows with source data take its class means as prototypes; RMT has no warm-up and no replay of source images."
-FIXED_MOMENTUM: dict[str, Any] = {"alpha": 0.999, "teacher_reset": False}
+FIXED_MOMENTUM: dict[str, object] = {"alpha": 0.999, "teacher_reset": False}
 
 
 def _main(dataset: str) -> list[Cell]:
@@ -103,7 +103,7 @@ def _loss(dataset: str) -> list[Cell]:
 
 
 def _ablation(
-    with_it: tuple[str, str], without: tuple[str, str], settings: dict[str, Any], table: str
+    with_it: tuple[str, str], without: tuple[str, str], settings: dict[str, object], table: str
 ) -> Callable[[str], list[Cell]]:
     """DMSE with and without one part, published for ImageNet-C with 5,000 images.
 

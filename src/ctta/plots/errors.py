@@ -35,12 +35,12 @@ def plot_mean_errors(rows: Sequence[Row]) -> Plot:
     height = row_heights(rows)
     canvas = Canvas(height=height + 36)
     left = label_margin(rows)
-    widest = max(record["mean"] for row in rows for record in row.records)
+    widest = max(record.mean for row in rows for record in row.records)
     right = 1.3 * widest or 1.0
     panel = canvas.add(Panel(Box(left, 4, canvas.width - left - 6, height), (0, right), (len(rows) - 0.4, -0.6)))
     panel.draw_bars([row.mean for row in rows], [COLOURS[0 if row.label == "source" else 1] for row in rows])
     for place, row in enumerate(rows):
-        seeds = [record["mean"] for record in row.records]
+        seeds = [record.mean for record in row.records]
         if len(seeds) > 1:
             panel.strokes([(seed, place) for seed in seeds], "#000000", 5)
         spread = "" if row.spread is None else f" ± {row.spread:.1f}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ctta.bench.compare import Row, comparable_key, label, rows
-from ctta.bench.record import read_records
-from ctta.bench.steps import COMPRESSED, STEPS, StepLog, StepLogs, read_log
+from ctta.bench.comparability import comparable_key
+from ctta.bench.compare import Row, label, rows
+from ctta.bench.folder import RunFolder, read_records
+from ctta.bench.record import Record
+from ctta.bench.spec import RunSpec
+from ctta.bench.steps import StepLog, StepLogs
 
 
 @dataclass(frozen=True)
@@ -25,14 +27,14 @@ class Group:
     logs: StepLogs
 
     @property
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """The records of all runs, in the order of the table."""
         return [record for row in self.rows for record in row.records]
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> RunSpec:
         """The specification of the first run; what makes runs comparable is equal in all."""
-        return dict(self.rows[0].records[0]["spec"])
+        return self.rows[0].records[0].spec
 
 
 def read_groups(folders: Sequence[Path]) -> list[Group]:
@@ -46,25 +48,25 @@ def read_groups(folders: Sequence[Path]) -> list[Group]:
     Raises:
         BadData: A folder has no complete record, or a record or step log is damaged.
     """
-    records: dict[str, dict[str, Any]] = {}
+    records: dict[str, Record] = {}
     logs: dict[str, StepLog] = {}
     for folder in folders:
-        new = [record for record in read_records(folder) if record["address"] not in records]
+        new = [record for record in read_records(folder) if record.address not in records]
         near = folder.parent if folder.is_file() else folder
-        homes = {path.parent.name: path.parent for name in (STEPS, COMPRESSED) for path in near.rglob(name)}
-        records |= {record["address"]: record for record in new}
-        logs |= {a: read_log(homes[a], record["counts"]) for record in new if (a := record["address"]) in homes}
-    alike: dict[str, list[dict[str, Any]]] = {}
-    for record in sorted(records.values(), key=_place):
-        alike.setdefault(comparable_key(record["spec"]), []).append(record)
+        runs = {run.path.name: run for run in RunFolder.with_steps(near)}
+        records |= {record.address: record for record in new}
+        logs |= {r.address: runs[r.address].read_log(r.counts) for r in new if r.address in runs}
+    alike: dict[str, list[Record]] = {}
+    for record in sorted(records.values(), key=_order):
+        alike.setdefault(comparable_key(record.spec), []).append(record)
     return sorted((Group(rows(group), logs) for group in alike.values()), key=_kind)
 
 
-def _place(record: dict[str, Any]) -> tuple[bool, bool, str, str]:
-    name = record["spec"]["method"]
-    return name != "source", record["passes"][1] > 0, name, label(record)
+def _order(record: Record) -> tuple[bool, bool, str, str]:
+    name = record.spec.method
+    return name != "source", record.passes[1] > 0, name, label(record)
 
 
 def _kind(group: Group) -> tuple[str, str, str]:
     spec = group.spec
-    return str(spec["data"]["name"]), str(spec["model"]["name"]), str(spec["protocol"]["name"])
+    return spec.data_name, spec.model_name, spec.protocol_name

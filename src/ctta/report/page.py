@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ctta._system.files import size, write_atomically
+from ctta.bench.comparability import distinctions
 from ctta.bench.compare import Row, unlike_seeds
-from ctta.bench.unlike import distinctions
+from ctta.bench.record import Record
+from ctta.bench.spec import RunSpec
 from ctta.errors import BadData, MissingExtra
-from ctta.files import size, write_atomically
+from ctta.protocol import protocol_of
 from ctta.report.embed import Drawing, embed
 from ctta.report.groups import Group, read_groups
 from ctta.report.plots import MOST_ROWS, drawings
@@ -112,11 +115,9 @@ def _section(number: int, group: Group, heading: str) -> dict[str, Any]:
         "memory": any(row.peak_memory is not None for row in group.rows),
         "spread": any(row.spread is not None for row in group.rows),
         "unlike_seeds": unlike_seeds(group.rows),
-        "with_source": any(not record["source_free"] for record in group.records),
+        "with_source": any(not record.source_free for record in group.records),
         "curves": MOST_ROWS if len(group.rows) > MOST_ROWS else None,
-        "unlogged": sorted(
-            {row.label for row in group.rows if any(r["address"] not in group.logs for r in row.records)}
-        ),
+        "unlogged": sorted({row.label for row in group.rows if any(r.address not in group.logs for r in row.records)}),
         "figures": [Figure(drawing, caption) for drawing, caption in drawings(group, f"g{number}-")],
         "runs": [_run(row, record) for row in group.rows for record in row.records],
     }
@@ -127,70 +128,71 @@ def _headings(groups: Sequence[Group]) -> list[str]:
     plain = [_heading(group.spec) for group in groups]
     found = list(plain)
     for heading in dict.fromkeys(plain):
-        places = [place for place, other in enumerate(plain) if other == heading]
-        for place, facts in zip(places, distinctions([groups[place].spec for place in places]), strict=True):
-            found[place] += "".join(f", {name.replace('.', ' ')} {value}" for name, value in facts.items())
+        indices = [index for index, other in enumerate(plain) if other == heading]
+        for index, facts in zip(indices, distinctions([groups[index].spec for index in indices]), strict=True):
+            found[index] += "".join(f", {name.replace('.', ' ')} {value}" for name, value in facts.items())
     return found
 
 
-def _heading(spec: dict[str, Any]) -> str:
-    times, domains = spec["protocol"].get("times"), len(spec["corruptions"])
+def _heading(spec: RunSpec) -> str:
+    times, domains = spec.protocol.get("times"), len(spec.corruptions)
     parts = [
-        f"{spec['data']['name']} ({spec['data']['origin']})",
-        spec["model"]["name"],
-        spec["protocol"]["name"],
+        f"{spec.data_name} ({spec.data['origin']})",
+        spec.model_name,
+        spec.protocol_name,
         times and f"{times} round{'s' if times != 1 else ''}",
-        not spec["learn"] and "without learning",
-        spec["severity"] and f"severity {spec['severity']}",
+        not spec.learn and "without learning",
+        spec.severity and f"severity {spec.severity}",
         f"{domains} domain{'s' if domains != 1 else ''}"
-        + (", all images" if spec["images"] is None else f" of {spec['images']} images"),
-        f"batches of {spec['batch_size']}",
+        + (", all images" if spec.images is None else f" of {spec.images} images"),
+        f"batches of {spec.batch_size}",
     ]
     return ", ".join(str(part) for part in parts if part)
 
 
-def _facts(group: Group) -> dict[str, Any]:
+def _facts(group: Group) -> dict[str, object]:
     """What the runs of a group have in common, and the machines they ran on."""
     spec = group.spec
-    machines = dict.fromkeys(_machine(record["environment"]) for record in group.records)
+    machines = dict.fromkeys(_machine(record.environment) for record in group.records)
     first = group.records[0]
     return {
-        "data": {name: value for name, value in spec["data"].items() if name != "corruption_seed"},
-        "model": spec["model"],
-        "protocol": spec["protocol"],
+        "data": {name: value for name, value in spec.data.items() if name != "corruption_seed"},
+        "model": spec.model,
+        "protocol": spec.protocol,
         **_severity(spec),
-        "metric": f"{first['metric']}; {first['direction']}",
-        "scored": first["scored"],
+        "metric": f"{first.metric}; {first.direction}",
+        "scored": first.scored,
         "machine": list(machines),
     }
 
 
-def _severity(spec: dict[str, Any]) -> dict[str, Any]:
-    if spec["protocol"]["name"] == "gradual":
-        return {"severity": "rises and falls"}
+def _severity(spec: RunSpec) -> dict[str, object]:
+    protocol = protocol_of(spec.protocol)
+    if protocol is not None and protocol.severity_text is not None:
+        return {"severity": protocol.severity_text}
     # Clean images, and domains that are not corruptions, have no severity.
-    return {} if spec["severity"] is None else {"severity": spec["severity"]}
+    return {} if spec.severity is None else {"severity": spec.severity}
 
 
-def _machine(environment: dict[str, Any]) -> str:
+def _machine(environment: Mapping[str, object]) -> str:
     return _plain({name: environment.get(name) for name in ("device", "threads", "cores", "system", "torch")})
 
 
-def _run(row: Row, record: dict[str, Any]) -> dict[str, Any]:
+def _run(row: Row, record: Record) -> dict[str, Any]:
     """Values of the template for a run."""
     elsewhere = {"spec", "address", "command", "settings", "environment", "errors", "mean", "counts"}
     plumbing = {"format", "complete", "steps"}
-    outcome = {name: value for name, value in record.items() if name not in elsewhere | plumbing}
-    memory = None if record["peak_memory"] is None else size(record["peak_memory"])
+    outcome = {name: value for name, value in record.to_json().items() if name not in elsewhere | plumbing}
+    memory = None if record.peak_memory is None else size(record.peak_memory)
     return {
         "label": row.label,
-        "seed": record["spec"]["seed"],
-        "mean": record["mean"],
-        "command": record["command"],
+        "seed": record.spec.seed,
+        "mean": record.mean,
+        "command": record.command,
         "tables": {
-            "settings": record["settings"],
-            "specification": {"address": record["address"]} | record["spec"],
-            "environment": record["environment"],
+            "settings": record.settings,
+            "specification": {"address": record.address} | record.spec.to_json(),
+            "environment": record.environment,
             "outcome": outcome | {"peak_memory": memory},
         },
     }
@@ -204,7 +206,7 @@ def _lowest(values: Sequence[float], digits: int = 1) -> str:
 
 def _plain(value: Any) -> str:
     """A value of a record in readable form."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         named = [str(value["name"])] if "name" in value else []
         rest = {name: inner for name, inner in value.items() if name != "name"}
         return "; ".join(named + [f"{name}: {_plain(inner)}" for name, inner in rest.items()])

@@ -47,15 +47,15 @@ def plots_of(group: Group) -> Iterator[Plot]:
     yield plot_mean_errors(group.rows)
     yield plot_costs(group.rows)
     if len(shown[0].errors) > 1:
-        yield plot_domain_errors(shown, styles, in_order=group.spec["protocol"]["name"] != "random-order")
+        yield plot_domain_errors(shown, styles, in_order=group.spec.protocol_name != "random-order")
     if logged := [(label, [log.steps for log in mine]) for label, mine in logs.items() if mine]:
         yield plot_running_errors(logged, styles)
     if counted := [histogram for label, mine in logs.items() if (histogram := _histogram(label, mine))]:
         yield plot_entropies(counted)
     for row in shown:
         if logs[row.label] and has_teacher(steps := logs[row.label][0].steps):
-            record = next(record for record in row.records if group.logs.get(record["address"]) is logs[row.label][0])
-            yield plot_teacher(row.label, steps, record["settings"].get("e_min"), record["spec"]["seed"])
+            record = next(record for record in row.records if group.logs.get(record.address) is logs[row.label][0])
+            yield plot_teacher(row.label, steps, record.settings.get("e_min"), record.spec.seed)
 
 
 def shown_rows(rows: Sequence[Row]) -> list[Row]:
@@ -72,7 +72,7 @@ def shown_rows(rows: Sequence[Row]) -> list[Row]:
 
 def _logs_of(row: Row, group: Group) -> list[StepLog]:
     """The step logs of a row's runs that have any steps."""
-    logs = (group.logs.get(record["address"]) for record in row.records)
+    logs = (group.logs.get(record.address) for record in row.records)
     return [log for log in logs if log is not None and log.steps]
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ctta._system.files import write_atomically
 from ctta.errors import BadData, MissingData
-from ctta.files import write_atomically
 
 #: "learn" and "see" take a batch; "answer" changes nothing; the others are operations.
 Deed = Literal["learn", "see", "answer", "start", "resume", "reset", "rollback", "mode", "promote", "put", "snapshot"]

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ctta._system.files import write_atomically
 from ctta.errors import UnknownSnapshot
-from ctta.files import write_atomically
 from ctta.serve.audit import write_index
 from ctta.serve.learner import Learner, Taken
 from ctta.serve.types import MODES, Mode, SnapshotInfo

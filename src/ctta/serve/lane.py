@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from ctta._adapter.checkpoint import serialised
 from ctta.adapter import Step
-from ctta.checkpoint import serialised
 from ctta.errors import CttaError, LearnerStopped, QueueFull, ServiceClosing
 from ctta.serve.audit import Audit, Deed, Line
 from ctta.serve.history import History

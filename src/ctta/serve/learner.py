@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
+from ctta._adapter.answer import Answer
+from ctta._adapter.checkpoint import Capture, capture, read
 from ctta.adapter import Adapter, Step
-from ctta.answer import Answer
-from ctta.checkpoint import Capture, capture, read
 from ctta.errors import MethodMismatch, SourceMismatch, WrongMode
 from ctta.guarded import Guarded
 from ctta.serve.sharing import refuse_other_source
@@ -147,6 +147,6 @@ class Learner:
 
 def _copy(adapter: Adapter) -> Adapter:
     """A copy that shares the parameters that never change and the initial state."""
-    shared = {id(p): p for name, p in adapter.named_parameters() if name in adapter._still}
+    shared = {id(p): p for name, p in adapter.named_parameters() if name in adapter._frozen}
     initial = {id(value): value for value in adapter._initial.values()}
     return copy.deepcopy(adapter, {**shared, **initial})

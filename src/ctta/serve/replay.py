@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ctta._adapter.checkpoint import read
 from ctta.adapter import Adapter
-from ctta.checkpoint import read
 from ctta.classifier import Classifier
 from ctta.errors import BadData
 from ctta.guard import DEFAULT_RULES, Rule

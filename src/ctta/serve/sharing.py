@@ -21,7 +21,7 @@ def share(adapter: Adapter, template: Adapter) -> Adapter:
         adapter: An adapter that was just built.
         template: An adapter of the same method, settings and source.
     """
-    for name in adapter._still:
+    for name in adapter._frozen:
         owner, _, attribute = name.rpartition(".")
         # The same memory under a version counter of its own: loading a state writes the same values to it, and autograd
         # would refuse the step of another stream that is under way.
@@ -43,7 +43,7 @@ def refuse_other_source(state: Mapping[str, Any], adapter: Adapter, prefix: str 
     Raises:
         SourceMismatch: A parameter differs.
     """
-    for name in adapter._still:
+    for name in adapter._frozen:
         given = state.get(f"{prefix}{name}")
         if isinstance(given, Tensor) and not torch.equal(given, adapter.get_parameter(name)):
             raise SourceMismatch(

@@ -1,11 +1,11 @@
 """What arrives, in which order."""
 
+from ctta.datasets.arrays import Images
+from ctta.datasets.corrupted import corrupted
+from ctta.datasets.digits import Digits, digits
+from ctta.datasets.domain import Domain, Labelled, Origin
 from ctta.streams import datasets
-from ctta.streams.arrays import Images
 from ctta.streams.batch import Batch
-from ctta.streams.digits import Digits, digits
-from ctta.streams.domain import Domain, Labelled, Origin
-from ctta.streams.generated import corrupted
 from ctta.streams.protocols import clean, continual, correlated, gradual, mixed, random_orders, recurring, then
 from ctta.streams.stream import Segment, Stream
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
+from ctta.datasets.convert import float_images, labels_tensor
 from ctta.errors import ParameterError
 from ctta.streams.batch import Batch
-from ctta.streams.convert import float_images, labels_tensor
 
 #: The domain of batches that do not name theirs.
 UNNAMED = "stream"

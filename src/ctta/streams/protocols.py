@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from ctta._checks.numbers import check_seed, check_whole
+from ctta.datasets.corrupted import Pooled
+from ctta.datasets.domain import Domain, Labelled
 from ctta.errors import ParameterError
-from ctta.streams.domain import Domain, Labelled
-from ctta.streams.generated import Pooled
-from ctta.streams.numbers import check_seed, check_whole
 from ctta.streams.stream import Segment, Stream
 
 #: How evenly `correlated` spreads a class over a domain; towards 0 all its images come at once.
@@ -41,14 +41,21 @@ def random_orders(
     batch_size: int = 200,
     seed: int = 0,
     images: int | None = None,
+    shuffle: bool = True,
 ) -> list[Stream]:
-    """Continual streams with the domains in ``count`` random orders."""
+    """Continual streams with the domains in ``count`` random orders.
+
+    Without ``shuffle`` the images of a domain keep their order.
+    """
     domains = _given(domains)
     check_seed(seed)
     check_whole(count, "The 'count' of random orders")
     generator = torch.Generator().manual_seed(seed)
     orders = [torch.randperm(len(domains), generator=generator).tolist() for _ in range(count)]
-    return [continual([domains[i] for i in order], batch_size=batch_size, seed=seed, images=images) for order in orders]
+    within = seed if shuffle else None
+    return [
+        continual([domains[i] for i in order], batch_size=batch_size, seed=within, images=images) for order in orders
+    ]
 
 
 def gradual(

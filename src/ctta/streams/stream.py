@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ctta.device import to_device
+from ctta._checks.numbers import check_whole
+from ctta._system.device import to_device
+from ctta.datasets.domain import Labelled
 from ctta.errors import ParameterError
 from ctta.streams.batch import Batch
-from ctta.streams.domain import Labelled
-from ctta.streams.numbers import check_whole
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""The contract every adapter keeps, for authors of methods: ``check_adapter(MyMethod)``."""
+"""Contract tests for adaptation methods.
+
+>>> from ctta.testing import check_adapter
+>>> check_adapter(MyMethod)  # doctest: +SKIP
+"""
 
 from ctta.errors import ContractBroken
 from ctta.testing.contract import check_adapter, checks

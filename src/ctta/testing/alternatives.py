@@ -1,4 +1,4 @@
-"""Other values for a constructor argument, chosen by its annotation and its present value."""
+"""Choose alternative values for a constructor argument from its annotation and current value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _other_prototypes(model: Classifier) -> Mapping[str, Any]:
 
 _SGD: dict[str, Any] = {"optimizer": "sgd", "lr": 0.1, "momentum": 0.9}
 
-# Arguments that need company to have an effect, or whose values cannot be guessed from their type.
+# Arguments that depend on another argument, or whose values cannot be guessed from their type.
 KNOWN: Mapping[str, Variation] = {
     "momentum": (_SGD, _SGD | {"momentum": 0.5}),
     "nesterov": (_SGD | {"nesterov": True}, _SGD | {"nesterov": False}),
@@ -37,7 +37,13 @@ KNOWN: Mapping[str, Variation] = {
 
 
 def alternatives(subject: Subject, name: str, adapter: Adapter) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Pairs of constructor arguments, usual and other, that differ in ``name``, with the company it needs."""
+    """Yield pairs of constructor arguments (baseline, changed) that differ in ``name``.
+
+    Args:
+        subject: The adapter under test; its ``variations`` take precedence over guesses.
+        name: The argument to change.
+        adapter: An adapter built with the default arguments.
+    """
     for table in (subject.variations, KNOWN):
         if name in table:
             variation = table[name]
@@ -74,7 +80,7 @@ class _Choice:
 
 
 def _kinds(cls: type[nn.Module], name: str) -> set[Any]:
-    """The types and literal values an argument's annotation names, as far as it can be resolved."""
+    """Return the types and literal values in an argument's annotation, or nothing if it cannot be resolved."""
     for owner in cls.__mro__:
         constructor = vars(owner).get("__init__")
         if name in getattr(constructor, "__annotations__", {}):

@@ -1,4 +1,4 @@
-"""Bit-for-bit comparison of tensors and nested states."""
+"""Compare tensors and nested states bit for bit."""
 
 from __future__ import annotations
 
@@ -10,17 +10,26 @@ from torch import Tensor
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors have the same type, shape and bits; layout does not count."""
+    """Return whether two tensors have the same dtype, shape and bits; memory layout is ignored."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     return torch.equal(_bytes(a), _bytes(b))
 
 
 def difference(a: Any, b: Any, where: str = "") -> str | None:
-    """The first place in which two nested states differ, None where they are bit-equal."""
+    """Describe the first difference between two nested states.
+
+    Args:
+        a: Tensors, numbers and strings in nested dicts and sequences.
+        b: The state to compare with.
+        where: Path of ``a`` and ``b`` in an outer state, used in the description.
+
+    Returns:
+        The path and the kind of difference, or None if the states are bit-equal.
+    """
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return None if same_bits(a, b) else _gap(a, b, where)
-    # A file gives tuples back as lists.
+    # Tuples become lists in a checkpoint.
     a, b = (list(v) if isinstance(v, tuple) else v for v in (a, b))
     if type(a) is not type(b):
         return f"{where}: {type(a).__name__} against {type(b).__name__}"
@@ -33,7 +42,7 @@ def difference(a: Any, b: Any, where: str = "") -> str | None:
             return f"{where}: {len(a)} entries against {len(b)}"
         pairs = [(x, y, f"{where}[{i}]") for i, (x, y) in enumerate(zip(a, b, strict=True))]
     else:
-        # repr, because a NaN is equal to itself here.
+        # Compare by repr too, so that NaN equals NaN.
         return None if a == b or repr(a) == repr(b) else f"{where}: {a!r} against {b!r}"
     return next((found for pair in pairs if (found := difference(*pair))), None)
 

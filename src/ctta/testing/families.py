@@ -1,7 +1,7 @@
-"""Tiny classifiers with unusual state, one per way in which models of other libraries keep it.
+"""Tiny classifiers that keep state in unusual ways, as models of other libraries do.
 
-They take the images of ``ctta.testing.models``. Use one as ``check_adapter(MyMethod, model=own_buffers)``, or train it
-first: ``model=partial(trained, own_buffers)``.
+They take the same images as ``ctta.testing.models``. Use one as ``check_adapter(MyMethod, model=own_buffers)``, or
+train it first: ``model=partial(trained, own_buffers)``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from typing_extensions import Self
 
 from ctta.testing.models import CLASSES, SIDE, seeded
 
@@ -20,7 +21,7 @@ _PATCH = 4
 
 
 class Stem(nn.Sequential):
-    """Two convolutions with batch norm, to 16 channels of 4x4."""
+    """Two convolutions with batch norm; the output has 16 channels of 4x4."""
 
     def __init__(self) -> None:
         first, second = nn.Conv2d(3, _DIM, 3, 2, 1, bias=False), nn.Conv2d(_DIM, _DIM, 3, 2, 1, bias=False)
@@ -28,7 +29,7 @@ class Stem(nn.Sequential):
 
 
 class IndexedNet(nn.Module):
-    """Adds a bias per relative position, looked up by an index that state_dict leaves out, as Swin does."""
+    """Adds a relative position bias, looked up through a non-persistent index buffer as in Swin."""
 
     index: Tensor
 
@@ -40,13 +41,17 @@ class IndexedNet(nn.Module):
         self.register_buffer("index", side[:, None] - side[None, :] + len(side) - 1, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, 10)."""
-        logits: Tensor = self.head((self.stem(_centred(x)) + self.bias[:, self.index]).relu().mean((2, 3)))
+        """Return logits (N, 10)."""
+        logits: Tensor = self.head((self.stem(_centred(x)) + self.looked_up()).relu().mean((2, 3)))
         return logits
+
+    def looked_up(self) -> Tensor:
+        """The bias of every position (16, 4, 4)."""
+        return self.bias[:, self.index]
 
 
 class AliasedNet(nn.Module):
-    """Holds its stem under two names, and two layers that share a weight."""
+    """Registers its stem under two names and shares a weight between two layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +63,7 @@ class AliasedNet(nn.Module):
         self.head = nn.Linear(_DIM, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, 10)."""
+        """Return logits (N, 10)."""
         g = self.features(_centred(x)).mean((2, 3))
         logits: Tensor = self.head(self.norm(g + self.second(self.first(g).relu())))
         return logits
@@ -75,7 +80,7 @@ class MixedNet(nn.Module):
         self.head = nn.Linear(_DIM, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, 10) in the dtype of the head."""
+        """Return logits (N, 10) in the dtype of the head."""
         patches = F.unfold(_centred(x.to(self.embed.weight.dtype)), _PATCH, stride=_PATCH).mT  # (N, T, 48)
         tokens = self.norm1(self.embed(patches).to(self.norm1.weight.dtype).mT).mT.relu()
         mixed = self.mix(tokens.to(self.mix.weight.dtype)).to(tokens.dtype)
@@ -84,7 +89,7 @@ class MixedNet(nn.Module):
 
 
 class CountingNet(nn.Module):
-    """Writes two buffers in every forward pass, in eval mode too: a counter and a moving average that it subtracts."""
+    """Updates two buffers in every forward pass, even in eval mode: a counter and a moving average it subtracts."""
 
     calls: Tensor
     average: Tensor
@@ -96,7 +101,7 @@ class CountingNet(nn.Module):
         self.register_buffer("average", torch.zeros(1, 3, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, 10), which depend on the images of earlier calls."""
+        """Return logits (N, 10), which depend on the images of earlier calls."""
         x = _centred(x)
         with torch.no_grad():
             self.calls += 1
@@ -106,7 +111,7 @@ class CountingNet(nn.Module):
 
 
 class ExtraStateNet(nn.Module):
-    """Carries a number and a list through get_extra_state, beside its tensors."""
+    """Saves a number and a list through get_extra_state, next to its tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,47 +119,74 @@ class ExtraStateNet(nn.Module):
         self.gain, self.names = 1.5, [f"class {label}" for label in range(CLASSES)]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, 10)."""
+        """Return logits (N, 10)."""
         logits: Tensor = self.head(self.gain * self.stem(_centred(x)).mean((2, 3)))
         return logits
 
     def get_extra_state(self) -> dict[str, Any]:
-        """State that is not a tensor."""
+        """Return the state that is not a tensor."""
         return {"gain": self.gain, "names": list(self.names)}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take over what get_extra_state gave."""
+        """Load what get_extra_state returned."""
         self.gain, self.names = state["gain"], list(state["names"])
 
 
+class CachingNet(IndexedNet):
+    """Looks its biases up once in eval mode and keeps them until the next ``train(True)``, as LeViT does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache: dict[str, Tensor] = {}
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode; training forgets the biases."""
+        if mode:
+            self.cache = {}
+        return super().train(mode)
+
+    def looked_up(self) -> Tensor:
+        """The bias of every position, from the cache in eval mode."""
+        if self.training:
+            return super().looked_up()
+        if "bias" not in self.cache:
+            self.cache["bias"] = super().looked_up()
+        return self.cache["bias"]
+
+
 def non_persistent_buffers() -> nn.Module:
-    """A network with a buffer that is not in its state_dict."""
+    """Build a network with a buffer that is not in its state_dict."""
     return seeded(IndexedNet)
 
 
 def shared_modules() -> nn.Module:
-    """A network with a module under two names and two layers that share a weight."""
+    """Build a network with a module under two names and two layers that share a weight."""
     return seeded(AliasedNet)
 
 
 def mixed_precision() -> nn.Module:
-    """A network with parameters in bfloat16 and in float32."""
+    """Build a network with parameters in bfloat16 and in float32."""
     return seeded(MixedNet)
 
 
 def own_buffers() -> nn.Module:
-    """A network that writes its own buffers in every forward pass."""
+    """Build a network that updates its own buffers in every forward pass."""
     return seeded(CountingNet)
 
 
+def cached_tensors() -> nn.Module:
+    """A network that keeps a tensor computed from its weights in eval mode."""
+    return seeded(CachingNet)
+
+
 def extra_state() -> nn.Module:
-    """A network with state that is not a tensor."""
+    """Build a network with state that is not a tensor."""
     return seeded(ExtraStateNet)
 
 
 FAMILIES: Mapping[str, Callable[[], nn.Module]] = {
     build.__name__: build
-    for build in (non_persistent_buffers, shared_modules, mixed_precision, own_buffers, extra_state)
+    for build in (non_persistent_buffers, shared_modules, mixed_precision, own_buffers, cached_tensors, extra_state)
 }
 
 

@@ -1,4 +1,4 @@
-"""Tiny classifiers of every norm family: 10 classes, images 3x16x16, fewer than 20,000 parameters each."""
+"""Tiny classifiers, one per norm family: 10 classes, images 3x16x16, fewer than 20,000 parameters each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ConvNet(nn.Module):
         self.head = nn.Linear(_WIDTHS[-1], CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, 10)."""
+        """Return logits (N, 10)."""
         logits: Tensor = self.head(self.body(_centred(x)).mean(dim=(2, 3)))
         return logits
 
@@ -47,7 +47,7 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(_DIM, 2 * _DIM), nn.GELU(), nn.Linear(2 * _DIM, _DIM))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Tokens (N, T, 24) to tokens."""
+        """Transform tokens (N, T, 24)."""
         n, tokens, _ = x.shape
         q, k, v = self.qkv(self.norm1(x)).view(n, tokens, 3, 3, -1).permute(2, 0, 3, 1, 4)  # (N, heads, T, 8) each
         mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, tokens, -1)
@@ -57,7 +57,7 @@ class Block(nn.Module):
 
 
 class TokenNet(nn.Module):
-    """A vision transformer of two blocks: layer norm only."""
+    """A vision transformer with two blocks and layer norm only."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,29 +68,29 @@ class TokenNet(nn.Module):
         self.head = nn.Linear(_DIM, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, 10)."""
+        """Return logits (N, 10)."""
         tokens = self.patches(_centred(x)).flatten(2).mT + self.positions  # (N, T, 24)
         logits: Tensor = self.head(self.norm(self.blocks(tokens)).mean(1))
         return logits
 
 
 def bn_cnn() -> nn.Module:
-    """A convolutional network with batch norm."""
+    """Build a convolutional network with batch norm."""
     return seeded(partial(ConvNet, nn.BatchNorm2d))
 
 
 def gn_cnn() -> nn.Module:
-    """A convolutional network with group norm."""
+    """Build a convolutional network with group norm."""
     return seeded(partial(ConvNet, partial(nn.GroupNorm, 4)))
 
 
 def ln_vit() -> nn.Module:
-    """A vision transformer, whose norms are layer norms."""
+    """Build a vision transformer, which has layer norm only."""
     return seeded(TokenNet)
 
 
 def plain_cnn() -> nn.Module:
-    """A convolutional network without any norm."""
+    """Build a convolutional network without norm layers."""
     return seeded(partial(ConvNet, _no_norm))
 
 
@@ -103,8 +103,12 @@ def _no_norm(width: int) -> nn.Module:
 
 
 def seeded(build: Callable[[], Any]) -> nn.Module:
-    """Build a model in eval mode with weights that are the same every time."""
-    # Default initialisation draws from the global generator: lend it a seed, and leave it as it was.
+    """Build a model in eval mode with the same random weights every time.
+
+    Args:
+        build: Returns a new model.
+    """
+    # Default initialisation draws from the global generator: seed it, and restore it afterwards.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model: nn.Module = build()

@@ -1,4 +1,4 @@
-"""Point 13: every constructor argument changes some output, or how often the networks run."""
+"""Contract point 13: every constructor argument has an effect."""
 
 from __future__ import annotations
 
@@ -19,40 +19,39 @@ _STEPS = 7
 
 
 def every_argument_counts(subject: Subject) -> None:
-    """13: another value of any constructor argument changes the logits, the named error, or the number of passes.
+    """13: changing any constructor argument changes the logits, the error raised or the number of forward passes.
 
-    The seed may go without where the method draws nothing. An argument that needs company, or a value that its type
-    does not give away, needs an entry in ``variations``.
+    `seed` is exempt if the method draws no random numbers. An argument that depends on another one, or whose values
+    cannot be guessed from its type, needs an entry in ``variations``.
     """
     adapter = subject.build()
     traces: dict[str, list[Any]] = {}
     idle = []
     for name in adapter.settings:
-        tried = _tried_in_vain(subject, name, adapter, traces)
+        tried = _without_effect(subject, name, adapter, traces)
         if tried is not None and not (name == "seed" and _draws_nothing(subject)):
             idle.append(f"{name} ({'; '.join(tried) or 'no value to try: give one in variations'})")
     if idle:
         raise ContractBroken(_POINT, "every argument to change some output or cost", f"no effect of {', '.join(idle)}")
 
 
-def _tried_in_vain(subject: Subject, name: str, adapter: Adapter, traces: dict[str, list[Any]]) -> list[str] | None:
-    """What was tried without an effect; None where something had one."""
+def _without_effect(subject: Subject, name: str, adapter: Adapter, traces: dict[str, list[Any]]) -> list[str] | None:
+    """List the values that had no effect, or return None if one had."""
     tried = []
-    for usual, other in alternatives(subject, name, adapter):
+    for baseline, other in alternatives(subject, name, adapter):
         try:
             changed = subject.build(**other)
         except ParameterError:
             continue
-        if any(
-            difference(a, b) for a, b in zip(_usual(subject, usual, traces), _outputs(changed, subject), strict=True)
-        ):
+        expected = _baseline(subject, baseline, traces)
+        if any(difference(a, b) for a, b in zip(expected, _outputs(changed, subject), strict=True)):
             return None
         tried.append(f"tried {_short(other)}")
     return tried
 
 
-def _usual(subject: Subject, arguments: dict[str, Any], traces: dict[str, list[Any]]) -> list[Any]:
-    """The outputs with these arguments; those of plain arguments, which many comparisons share, are kept."""
+def _baseline(subject: Subject, arguments: dict[str, Any], traces: dict[str, list[Any]]) -> list[Any]:
+    """Return the outputs with these arguments, cached for plain values because many comparisons share them."""
     plain = all(isinstance(value, bool | int | float | str | None) for value in arguments.values())
     key = repr(sorted(arguments.items())) if plain else ""
     if not plain or key not in traces:
@@ -61,7 +60,7 @@ def _usual(subject: Subject, arguments: dict[str, Any], traces: dict[str, list[A
 
 
 def _outputs(adapter: Adapter, subject: Subject) -> Iterator[Any]:
-    """What a caller sees, as it comes: logits or the error's name, of sound, NaN and single images; then the passes."""
+    """Yield what a caller sees: logits or the error's name for normal, NaN and single images; then the pass count."""
     passes: list[int] = []
     for network in adapter.modules():
         if isinstance(network, Classifier):

@@ -1,18 +1,18 @@
-"""Points 17 to 19: the prediction comes first, and the learning can be left for later or left out."""
+"""Contract points 17 to 19: predict before learning; learn later, or not at all."""
 
 from __future__ import annotations
 
 from ctta.testing.compare import difference
 from ctta.testing.subject import ContractBroken, Subject
 
-# Of the largest logit: a pass with gradients may round another way than one without.
+# Relative to the largest logit: a pass with gradients may round differently from one without.
 _ROUNDING = 1e-5
 
 
 def predicts_before_learning(subject: Subject) -> None:
-    """17: the logits of a step are those that predict would have given before it.
+    """17: step returns the logits that predict would have returned just before it.
 
-    A method that uses the batch before it predicts declares ``predicts_first = False`` and is exempt.
+    A method that learns from the batch before it predicts declares ``predicts_first = False`` and is exempt.
     """
     point = "17 predicts_before_learning"
     adapter = subject.build()
@@ -27,7 +27,7 @@ def predicts_before_learning(subject: Subject) -> None:
 
 
 def ask_and_learn_is_step(subject: Subject) -> None:
-    """18: ask(x), then learn(), is step(x) bit for bit: logits, loss, log and the whole state."""
+    """18: ask(x) followed by learn() equals step(x) bit for bit: logits, loss, log and state."""
     point = "18 ask_and_learn_is_step"
     for arguments in subject.with_and_without_window():
         adapter, twin = subject.build(**arguments), subject.build(**arguments)
@@ -35,16 +35,16 @@ def ask_and_learn_is_step(subject: Subject) -> None:
             expected = adapter.step(x)
             answer = twin.ask(x)
             if found := difference(expected.logits, answer.logits, "logits"):
-                raise ContractBroken(point, "ask to predict as step does", found)
+                raise ContractBroken(point, "the same logits from ask as from step", found)
             step = answer.learn()
             if found := difference(vars(expected), vars(step), "step"):
-                raise ContractBroken(point, "learn() to return what step does", found)
+                raise ContractBroken(point, "learn() to return the same as step", found)
             if found := difference(adapter.state_dict(), twin.state_dict()):
                 raise ContractBroken(point, "the same state after ask and learn as after step", found)
 
 
 def forget_leaves_no_trace(subject: Subject) -> None:
-    """19: ask(x), then forget(), changes no bit of the state, nor what the next step predicts."""
+    """19: ask(x) followed by forget() changes neither the state nor the predictions of the next step."""
     point = "19 forget_leaves_no_trace"
     for arguments in subject.with_and_without_window():
         adapter, twin = subject.build(**arguments), subject.build(**arguments)
@@ -52,6 +52,6 @@ def forget_leaves_no_trace(subject: Subject) -> None:
             before = adapter.state_dict()
             adapter.ask(subject.batches(1, start=i + 2)[0]).forget()
             if found := difference(before, adapter.state_dict()):
-                raise ContractBroken(point, "forget() to leave the state as it was", found)
+                raise ContractBroken(point, "forget() to leave the state unchanged", found)
             if found := difference(twin.step(x).logits, adapter.step(x).logits, "logits"):
-                raise ContractBroken(point, "a step after forget() to predict as if nothing had been asked", found)
+                raise ContractBroken(point, "ask() and forget() not to affect the next step", found)

@@ -1,4 +1,4 @@
-"""What is checked: a way to build an adapter, a model, and images."""
+"""The adapter under test, with the model and the images to test it on."""
 
 from __future__ import annotations
 
@@ -21,14 +21,23 @@ __all__ = ["BATCH", "Arguments", "Chosen", "ContractBroken", "Subject", "Variati
 BATCH = 8
 
 Arguments = Mapping[str, Any]
-# Arguments that make a difference to the same ones without the one in question; or the two sides of a comparison.
+# Arguments to compare with the same ones minus the argument under test; or both sides of the comparison.
 Chosen = Arguments | tuple[Arguments, Arguments]
 Variation = Chosen | Callable[[Classifier], Chosen]
 
 
 @dataclass(frozen=True)
 class Subject:
-    """An adapter under check; every check builds its own adapters around a fresh copy of the model."""
+    """An adapter under test. Every check builds its own adapters around a fresh copy of the model.
+
+    Args:
+        make: Builds the adapter as ``make(model, **arguments)``.
+        model: Builds the source model.
+        images: A stream for the model, (M, C, H, W) in [0, 1]. Default: synthetic images that drift.
+        labels: Labels of ``images``.
+        variations: Settings under which a constructor argument has a visible effect; see `check_adapter`.
+        margin: How far the error may rise on clean images, in percentage points.
+    """
 
     make: Callable[..., Adapter]
     model: Callable[[], nn.Module] = trained
@@ -38,34 +47,44 @@ class Subject:
     margin: float = 5.0
 
     def source(self) -> nn.Module:
-        """A fresh copy of the source model."""
+        """Return a fresh copy of the source model."""
         return copy.deepcopy(self._model)
 
     def classifier(self) -> Classifier:
-        """A fresh copy of the source model as a Classifier."""
+        """Return a fresh copy of the source model, wrapped in a Classifier."""
         source = self.source()
         return source if isinstance(source, Classifier) else Classifier(source)
 
     def build(self, **arguments: Any) -> Adapter:
-        """A new adapter around a fresh copy of the model."""
+        """Build an adapter around a fresh copy of the model.
+
+        Args:
+            arguments: Constructor arguments of the method.
+        """
         return self.make(self.source(), **arguments)
 
     def batches(self, count: int, size: int = BATCH, *, start: int = 0) -> list[Tensor]:
-        """Consecutive batches of the images, which begin anew where they end."""
+        """Return consecutive batches of the images, starting over at the end.
+
+        Args:
+            count: Number of batches.
+            size: Images per batch.
+            start: Number of batches to skip.
+        """
         rows = torch.arange(start * size, (start + count) * size) % len(self._images)
         return [batch.clone() for batch in torch.split(self._images[rows], size)]
 
     def takes(self, argument: str) -> bool:
-        """Whether the constructor has this argument."""
+        """Return whether the constructor has this argument."""
         return argument in self.settings
 
     def with_and_without_window(self) -> list[dict[str, Any]]:
-        """Arguments for an adapter that learns from every batch and for one that learns from every second."""
+        """Return arguments for an adapter that learns from every batch and for one that learns from every second."""
         return [{}, {"window": 2 * BATCH}] if self.takes("window") else [{}]
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """Every constructor argument and the value it has here."""
+        """Every constructor argument and its value."""
         return self.build().settings
 
     @cached_property
@@ -78,5 +97,5 @@ class Subject:
 
 
 def run(adapter: Adapter, batches: list[Tensor]) -> list[Tensor]:
-    """The logits of every step of a stream."""
+    """Step through a stream and return the logits of every batch."""
     return [adapter.step(x).logits for x in batches]

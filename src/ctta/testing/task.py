@@ -1,4 +1,4 @@
-"""A synthetic image set that a tiny network learns in a second, and streams of it."""
+"""A synthetic dataset that a tiny network learns in a second, and streams drawn from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ctta.layout import safe_layout
+from ctta._adapter.layout import safe_layout
 from ctta.testing.models import CLASSES, SIDE, bn_cnn
 
 _STEPS = 100
@@ -18,7 +18,13 @@ _BATCH = 32
 
 
 def labelled_images(count: int, *, seed: int, noise: float = 0.1) -> tuple[Tensor, Tensor]:
-    """Images (count, 3, 16, 16) in [0, 1] and labels: one smooth pattern per class, shifted and noisy."""
+    """Generate images (count, 3, 16, 16) in [0, 1] and labels: one smooth pattern per class, shifted and noisy.
+
+    Args:
+        count: Number of images.
+        seed: Seed of labels, shifts and noise; the patterns are always the same.
+        noise: Standard deviation of the noise.
+    """
     pattern = torch.rand(CLASSES, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     pattern = F.interpolate(pattern, size=(SIDE, SIDE), mode="bilinear", align_corners=False)
     generator = torch.Generator().manual_seed(1 + seed)
@@ -30,7 +36,11 @@ def labelled_images(count: int, *, seed: int, noise: float = 0.1) -> tuple[Tenso
 
 
 def drifting_images(count: int) -> Tensor:
-    """Images that grow darker, flatter and noisier along the stream."""
+    """Generate images that become darker, lower in contrast and noisier along the stream.
+
+    Args:
+        count: Number of images.
+    """
     x, _ = labelled_images(count, seed=1, noise=0.05)
     far = torch.linspace(0.2, 1, count).view(-1, 1, 1, 1)
     noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(2))
@@ -38,7 +48,14 @@ def drifting_images(count: int) -> Tensor:
 
 
 def fit(model: nn.Module) -> nn.Module:
-    """Train a model on the image set, in place, with its own generator; the model in eval mode."""
+    """Train a model in place on the synthetic dataset.
+
+    Args:
+        model: Takes images (N, 3, 16, 16) and returns logits (N, 10).
+
+    Returns:
+        The model in eval mode.
+    """
     model.train()
     model.to(memory_format=safe_layout(model))  # type: ignore[call-overload]
     optimizer = torch.optim.Adam(model.parameters(), lr=4e-3)
@@ -52,7 +69,11 @@ def fit(model: nn.Module) -> nn.Module:
 
 
 def trained(build: Callable[[], nn.Module] = bn_cnn) -> nn.Module:
-    """A tiny network trained on the image set; training happens once per process."""
+    """Return a tiny network trained on the synthetic dataset; each is trained once per process.
+
+    Args:
+        build: Builds the network.
+    """
     return copy.deepcopy(_trained(build))
 
 

@@ -1,0 +1,1 @@
+"""Build documentation pages from the code: its docstrings, signatures, comments and statements."""

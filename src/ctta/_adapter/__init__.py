@@ -1,0 +1,1 @@
+"""The machinery behind `ctta.Adapter`: state, checkpoints, checks of input."""

@@ -1,0 +1,114 @@
+"""Find the norm layers in the last stage of a network from its module tree.
+
+SAR and DeYO do not train the last stage. Their code finds it with a list of layer names that fits a ResNet
+(``layer4``) and timm's ViT-B (``blocks.9`` to ``blocks.11`` and ``norm``) and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+
+from torch import nn
+
+from ctta.norms import norm_layers
+
+# Both published choices are the last quarter: one of a ResNet's four stages, three of a ViT-B's twelve blocks.
+_PARTS = 4
+# Two alike children are too common (a backbone and a neck, two branches) to be read as the stages of a network.
+_FEWEST_STAGES = 3
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+
+
+def before_last_stage(model: nn.Module) -> Callable[[str], bool]:
+    """Return a function that tells by the name of a norm layer whether SAR and DeYO train it.
+
+    Args:
+        model: The network, without a Classifier around it.
+    """
+    left_out = last_stage_norms(model)
+    return lambda layer_name: layer_name not in left_out
+
+
+def last_stage_norms(model: nn.Module) -> dict[str, nn.Module]:
+    """Find the norm layers in the last quarter of a network, by name.
+
+    The stages, or the blocks where the network has only one stage, are the longest row of similar modules nearest to
+    the root. The last quarter of them, rounded down, is left out, and so is what follows up to the first linear layer,
+    such as the final norm of a transformer. Modules are taken in the order in which they were registered.
+
+    Args:
+        model: The network, without a Classifier around it.
+
+    Returns:
+        The norm layers to leave out; none if the network has fewer than four stages or blocks. The published list of
+        names leaves out none in three-stage CIFAR networks either.
+    """
+    tree = _Tree(model)
+    left_out = {id(part) for module in tree.last_quarter() for part in module.modules()}
+    return {name: layer for name, layer in tree.norms.items() if id(layer) in left_out}
+
+
+class _Tree:
+    """A model as a tree of modules, some of which are norm layers."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.norms = norm_layers(model)
+        self._ids = {id(layer) for layer in self.norms.values()}
+
+    def last_quarter(self) -> Iterator[nn.Module]:
+        """The last stages and what follows them; nothing if there are fewer than four."""
+        path: list[tuple[nn.Module, nn.Module]] = []
+        module = self.model
+        while (inner := self._larger_than_its_siblings(module)) is not None:
+            path.append((module, inner))
+            module = inner
+        stages = self._stages(module)
+        last = stages[len(stages) - len(stages) // _PARTS :]
+        if last:
+            yield from last
+            yield from _behind([*path, (module, last[-1])])
+
+    def _stages(self, module: nn.Module) -> list[nn.Module]:
+        """The largest group of similar children."""
+        groups: dict[object, list[nn.Module]] = {}
+        for child in self._with_norms(module):
+            groups.setdefault(self._kind(child, module), []).append(child)
+        return max((g for g in groups.values() if len(g) >= _FEWEST_STAGES), key=self._size, default=[])
+
+    def _larger_than_its_siblings(self, module: nn.Module) -> nn.Module | None:
+        """The child in which to look for the stages, if the children themselves are not the stages."""
+        stages = self._stages(module)
+        known = self._ids | {id(stage) for stage in stages}
+        sizes = {child: self._size([child]) for child in self._with_norms(module) if id(child) not in known}
+        largest = max(sizes.values(), default=0)
+        if largest <= self._size(stages):
+            return None
+        # The last of the large ones: before a transformer, a convolutional stem may have more norms than the blocks.
+        return [child for child, size in sizes.items() if 3 * size >= largest][-1]
+
+    def _kind(self, child: nn.Module, parent: nn.Module) -> object:
+        if id(child) in self._ids:
+            return "norm"
+        if type(parent) in _CONTAINERS:
+            return "block"
+        if type(child) in _CONTAINERS:
+            return "stage" if any(id(part) not in self._ids for part in self._with_norms(child)) else "layers"
+        return type(child)
+
+    def _with_norms(self, module: nn.Module) -> list[nn.Module]:
+        return [child for child in module.children() if any(id(part) in self._ids for part in child.modules())]
+
+    def _size(self, modules: list[nn.Module]) -> int:
+        return sum(id(part) in self._ids for module in modules for part in module.modules())
+
+
+def _behind(path: list[tuple[nn.Module, nn.Module]]) -> Iterator[nn.Module]:
+    """Modules registered after the end of a path from the root, up to the first linear layer."""
+    behind: list[nn.Module] = []
+    for parent, child in reversed(path):
+        siblings = list(parent.children())
+        behind += siblings[siblings.index(child) + 1 :]
+    # A norm behind a linear layer is the head's: AdaContrast's network has one, which the published code trains.
+    return takewhile(lambda sibling: not isinstance(sibling, nn.Linear), behind)

@@ -1,0 +1,55 @@
+"""Choose a memory layout that is safe and fast for a network: contiguous or channels_last."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.utils.parametrize import ParametrizationList
+
+
+def fastest_layout(module: nn.Module) -> torch.memory_format:
+    """Return channels_last, which is faster for convolutions, unless the network must not run in it.
+
+    Args:
+        module: The network.
+    """
+    return torch.contiguous_format if needs_planes(module) else torch.channels_last
+
+
+def safe_layout(module: nn.Module) -> torch.memory_format:
+    """Return preserve_format, or contiguous_format for a network that must not run in channels_last.
+
+    Apply it to the weights and to every batch before a backward pass: a convolution runs in channels_last if either
+    of the two has that layout.
+
+    Args:
+        module: The network.
+    """
+    return torch.contiguous_format if needs_planes(module) else torch.preserve_format
+
+
+def needs_planes(module: nn.Module) -> bool:
+    """Tell whether torch fails or corrupts memory when it trains this network in channels_last.
+
+    Args:
+        module: The network.
+    """
+    # torch refuses to lay out the weights of a 3-D convolution in channels_last.
+    return any(p.dim() == 5 for p in module.parameters()) or any(map(_unsafe_in_channels_last, module.modules()))
+
+
+def _unsafe_in_channels_last(layer: nn.Module) -> bool:
+    # torch's CPU group norm crashes in the backward pass of a channels_last input that needs no gradient.
+    if isinstance(layer, nn.GroupNorm):
+        return True
+    # In torch 2.13 on a CPU with AVX2 but not AVX-512 the backward pass of a strided 1x1 convolution writes past the
+    # end of its buffers if it has fewer than eight input channels. Grouped and transposed ones do not.
+    if isinstance(layer, nn.Conv2d):
+        strided = max(layer.stride) > 1
+        return strided and layer.kernel_size == (1, 1) and layer.groups == 1 and layer.in_channels < 8
+    if isinstance(layer, (_ConvNd, ParametrizationList)):
+        return False
+    # A layer that calls F.conv2d itself does not tell its stride.
+    weights = [p.shape for p in layer.parameters(recurse=False) if p.dim() == 4]
+    return any(shape[1] < 8 and shape[2:] == (1, 1) for shape in weights)

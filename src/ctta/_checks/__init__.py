@@ -1,0 +1,1 @@
+"""Checks of what users give: arguments, images, models, numbers and lists."""

@@ -1,0 +1,53 @@
+"""Check models and what they return."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ctta.errors import LogitsShape, NotAModule, ScriptedModule
+
+
+def check_model(model: object) -> None:
+    """Check that a model can be copied and adapted.
+
+    Args:
+        model: The model.
+
+    Raises:
+        NotAModule: If it is not an nn.Module.
+        ScriptedModule: If a TorchScript module holds some of its weights.
+    """
+    if isinstance(model, type) and issubclass(model, nn.Module):
+        raise NotAModule(f"The model must be a torch.nn.Module; got the class {model.__name__}. Call it to build one.")
+    if not isinstance(model, nn.Module):
+        raise NotAModule(
+            f"The model must be a torch.nn.Module; got {type(model).__name__}. Wrap a function in a module, and load "
+            "a state_dict into the network it belongs to."
+        )
+    for name, module in model.named_modules():
+        # A scripted part without weights, such as preprocessing, has nothing to adapt.
+        if isinstance(module, torch.jit.ScriptModule) and next(module.parameters(), None) is not None:
+            raise ScriptedModule(
+                f"The layers of a TorchScript module cannot be copied and adapted; {name or 'the model'} is "
+                f"{type(module).__name__}. Pass the nn.Module from which it was scripted or traced."
+            )
+
+
+def check_logits(logits: Tensor, images: int, model: str) -> Tensor:
+    """Check that the output of a model is floating-point logits (N, C), and return it.
+
+    Args:
+        logits: What the model returned.
+        images: The number N of images it was given.
+        model: Its name, for the message.
+
+    Raises:
+        LogitsShape: If it is anything else.
+    """
+    if logits.dim() != 2 or len(logits) != images or not logits.shape[1] or not logits.is_floating_point():
+        raise LogitsShape(
+            f"A model must turn {images} images into floating-point logits ({images}, C); {model} returned "
+            f"{tuple(logits.shape)} {logits.dtype}. Wrap it in a module that returns one logit per image and class."
+        )
+    return logits

@@ -1,0 +1,29 @@
+"""Checks of the numbers that streams take."""
+
+from __future__ import annotations
+
+import math
+
+from ctta._checks.arguments import shown
+from ctta.errors import ParameterError
+
+#: Seeds that torch and numpy both take.
+LARGEST_SEED = 2**32 - 1
+
+
+def check_seed(seed: object) -> None:
+    """Refuse a seed that is not a whole number in 0..2**32 - 1."""
+    if not _whole(seed, 0, LARGEST_SEED):
+        raise ParameterError(
+            f"The 'seed' of a stream must be a whole number in 0..{LARGEST_SEED}. Got {shown(seed)} instead."
+        )
+
+
+def check_whole(value: object, what: str, low: int = 1) -> None:
+    """Refuse a value that is not a whole number of at least ``low``; ``what`` begins the message."""
+    if not _whole(value, low, math.inf):
+        raise ParameterError(f"{what} must be a whole number of at least {low}. Got {shown(value)} instead.")
+
+
+def _whole(value: object, low: float, high: float) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

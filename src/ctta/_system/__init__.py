@@ -1,0 +1,1 @@
+"""What the rest builds on: files, digests, devices, imports of user code."""

@@ -1,0 +1,48 @@
+"""Tune the C allocator to keep freed memory for the next tensor."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+# malloc.h
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+
+# Older versions of glibc refuse more than half a heap of 64 MB.
+_THRESHOLDS = (1 << 30, 1 << 25)
+_NEVER_TRIM = 2**31 - 1
+
+
+def keep_freed_memory() -> bool:
+    """Tell glibc to keep large freed blocks. Call it before the first tensor is created.
+
+    By default glibc returns a large block to the kernel as soon as it is freed, so that the memory of every activation
+    has to be paged in again. With this setting the process keeps the most memory it ever used. Other C libraries are
+    not changed.
+
+    Returns:
+        Whether glibc accepted the setting.
+    """
+    if not _is_glibc():
+        return False
+    mallopt = ctypes.CDLL(None).mallopt
+    return any(mallopt(_M_MMAP_THRESHOLD, size) for size in _THRESHOLDS) and bool(
+        mallopt(_M_TRIM_THRESHOLD, _NEVER_TRIM)
+    )
+
+
+def give_back_freed_memory() -> bool:
+    """Return freed memory to the kernel once, also if `keep_freed_memory` is in effect.
+
+    Returns:
+        Whether glibc returned any.
+    """
+    return _is_glibc() and bool(ctypes.CDLL(None).malloc_trim(0))
+
+
+def _is_glibc() -> bool:
+    try:
+        return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
+    except (AttributeError, ValueError, OSError):  # Windows; a C library that does not know the name
+        return False

@@ -1,0 +1,116 @@
+"""Write files atomically, and recognise failed downloads."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+_STALE_SECONDS = 3600
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file so that readers see either the old content or the new one, never a part.
+
+    Args:
+        path: The file to write. Missing folders are created.
+        data: Its content.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # A killed process leaves its temporary file behind; remove those that are too old to be in use.
+    for left in target.parent.glob(f".{target.name}.*.tmp"):
+        if time.time() - left.stat().st_mtime > _STALE_SECONDS:
+            left.unlink(missing_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_directory(target.parent)
+
+
+def is_file(path: Path) -> bool:
+    """Check whether a path is a file. Names that the system refuses (too long, unreadable, a NUL) are not.
+
+    Args:
+        path: The path.
+    """
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def printable(path: str | os.PathLike[str]) -> str:
+    """Return a path as text that can be written anywhere: bytes that are not UTF-8 become ``\\xNN``.
+
+    Args:
+        path: A path, or a part of one.
+    """
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def size(count: float) -> str:
+    """Format a number of bytes for people.
+
+    Args:
+        count: The number of bytes.
+
+    Example:
+        >>> size(1_234_567)
+        '1.2 MB'
+    """
+    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= limit:
+            return f"{count / limit:.1f} {unit}"
+    return f"{count:.0f} bytes"
+
+
+def foreign(start: bytes) -> str | None:
+    """Recognise a file that a failed download left.
+
+    Args:
+        start: The first bytes of the file.
+
+    Returns:
+        What the file is, or None if it may be what was wanted.
+
+    Example:
+        >>> foreign(b"<!DOCTYPE html><html>")
+        'an HTML page'
+    """
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    if not start:
+        return "an empty file"
+    if text.startswith((b"<!doctype html", b"<html")):
+        return "an HTML page"
+    if text.startswith(b"<?xml"):
+        return "an XML page"
+    if text.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer"
+    return None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_directory(folder: Path) -> None:
+    # The rename is stored in the directory; not every platform can open one.
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,25 @@
+"""Tensors that a model computes from its weights once and keeps."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+def drop_caches(model: nn.Module) -> None:
+    """Make modules in eval mode forget what they computed from earlier weights.
+
+    LeViT, TinyViT and others look up their attention biases once in eval mode, keep the result, with its graph, in an
+    attribute, and forget it in ``train(True)``. An adapter learns in eval mode: it would go on with the old biases, or
+    fail in the second backward pass.
+    """
+    for module in model.modules():
+        if type(module).train is not nn.Module.train and not module.training and _keeps_tensors(module):
+            # Not chained: some overrides of train() return nothing.
+            module.train(True)
+            module.train(False)
+
+
+def _keeps_tensors(module: nn.Module) -> bool:
+    kept = [value for name, value in vars(module).items() if not name.startswith("_")]
+    inner = [item for value in kept if isinstance(value, dict) for item in value.values()]
+    return any(isinstance(value, Tensor) for value in [*kept, *inner])

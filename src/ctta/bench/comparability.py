@@ -1,0 +1,117 @@
+"""Whether the numbers of runs can be compared, and what differs if they cannot."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from ctta.bench.spec import RunSpec
+from ctta.protocol import protocol_of
+
+#: Fields of a specification that must be equal in runs that are compared; method and settings are what is compared.
+MUST_MATCH = (
+    "data",
+    "model",
+    "protocol",
+    "corruptions",
+    "severity",
+    "images",
+    "batch_size",
+    "learn",
+)
+
+
+def comparable_key(spec: RunSpec) -> str:
+    """A text that is equal for two specifications if and only if their numbers can be compared.
+
+    Args:
+        spec: The specification of a run.
+    """
+    return json.dumps([comparable(spec, field) for field in MUST_MATCH], sort_keys=True)
+
+
+def comparable(spec: RunSpec, field: str) -> object:
+    """A field of a specification, without what may differ between repetitions.
+
+    Args:
+        spec: The specification of a run.
+        field: One of `MUST_MATCH`.
+    """
+    if field == "data":
+        # Another seed draws other noise on the same images: that is a repetition, not another benchmark.
+        return {k: v for k, v in spec.data.items() if k != "corruption_seed"}
+    if field == "model":
+        # The file of the user's own model may also hold a method; the weights tell whether the model is the same.
+        return {k: v for k, v in spec.model.items() if k != "code"}
+    if field == "corruptions":
+        protocol = protocol_of(spec.protocol)
+        return sorted(spec.corruptions) if protocol and protocol.any_domain_order else list(spec.corruptions)
+    value: object = getattr(spec, field)
+    return value
+
+
+def distinctions(specs: Sequence[RunSpec]) -> list[dict[str, str]]:
+    """For each specification, the fields that differ, abbreviated as far as they stay distinct.
+
+    Args:
+        specs: The specifications of some runs.
+    """
+    found: list[dict[str, str]] = [{} for _ in specs]
+    for field in MUST_MATCH:
+        values = [comparable(spec, field) for spec in specs]
+        if _distinct(values) > 1:
+            for mine, short in zip(found, _abbreviated(field, values), strict=True):
+                mine.update(short)
+    return found
+
+
+def missing(field: str) -> str:
+    """How to print a missing value.
+
+    Args:
+        field: One of `MUST_MATCH`.
+    """
+    return "all" if field == "images" else "none"
+
+
+def _distinct(values: Sequence[object]) -> int:
+    return len({json.dumps(value, sort_keys=True) for value in values})
+
+
+def _abbreviated(field: str, values: Sequence[object]) -> list[dict[str, str]]:
+    """The values of a field in short, each under the field's name or, in an object, under those of its entries."""
+    objects = [value for value in values if isinstance(value, Mapping)]
+    if len(objects) == len(values):
+        entries = _distinguishing(objects)
+        return [
+            {field if e == "name" else f"{field}.{e}": _short(value.get(e), "none") for e in entries}
+            for value in objects
+        ]
+    lists = [value for value in values if isinstance(value, list)]
+    if len(lists) == len(values):
+        # As many of the first names as distinguish lists of equal length.
+        for names in range(max(map(len, lists)) + 1):
+            texts = [f"{len(v)}: {'+'.join(map(str, v[:names]))}…" if names else str(len(v)) for v in lists]
+            if _distinct(texts) == _distinct(lists):
+                break
+        return [{field: text} for text in texts]
+    return [{field: _short(value, missing(field))} for value in values]
+
+
+def _distinguishing(values: Sequence[Mapping[str, object]]) -> list[str]:
+    """Entries that distinguish objects: the name before all others, and digests only if nothing else does."""
+    chosen: list[str] = []
+    for entry in sorted({e for value in values for e in value}, key=lambda e: (e != "name", e == "digest", e)):
+        before, after = ([[value.get(e) for e in some] for value in values] for some in (chosen, [*chosen, entry]))
+        if _distinct(after) > _distinct(before):
+            chosen.append(entry)
+    return chosen
+
+
+def _short(value: object, none: str) -> str:
+    """A value of a specification in short."""
+    if isinstance(value, list):
+        return "+".join(_short(inner, none) for inner in value)
+    text = f"{value:g}" if isinstance(value, float) else none if value is None else str(value)
+    return text[:8] if re.fullmatch("[0-9a-f]{16,}", text) else text

@@ -1,0 +1,354 @@
+"""The folder of a run: the names of its files, and how each of them is read, written and locked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+from ctta._system.files import write_atomically
+from ctta.bench.record import FORMAT, READABLE, SCHEMA, Record
+from ctta.bench.record_checks import DIGEST, adds_up, digest_of, read_json, wrong_entry
+from ctta.bench.scores import Count
+from ctta.bench.steps import StepFacts, StepLog, line_of, log_of, numbered_steps, read_steps
+from ctta.errors import BadData, ConcurrentUse, MissingData
+from ctta.version import __version__
+
+#: The step log that a run writes; published runs have it compressed.
+STEPS = "steps.jsonl"
+_RECORD = "record.json"
+_COMPRESSED = f"{STEPS}.gz"
+_ADAPTED = "adapted.ctta"
+_LOCK = "lock"
+_THREADS = "threads"
+_CHECKPOINT = re.compile(r"step-[0-9]{8,12}\.ctta")
+
+_CHECKPOINTS_KEPT = 2
+_MOST_THREADS = 4096
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one run.
+
+    A finished run has its record and step log, and its adapted model if that was kept. A run that is under way also
+    has a lock, the number of threads it computes with, and its last checkpoints; a file that is being written has a
+    temporary name beside it.
+
+    Args:
+        path: The folder, named after the address of the run. It need not exist.
+    """
+
+    path: Path
+
+    @classmethod
+    def with_steps(cls, folder: Path) -> list[RunFolder]:
+        """Every folder with a step log, at any depth.
+
+        Args:
+            folder: Where to look.
+        """
+        files = (path for name in (STEPS, _COMPRESSED) for path in folder.rglob(name))
+        return [cls(path) for path in sorted({file.parent for file in files})]
+
+    @property
+    def record_file(self) -> Path:
+        """The record."""
+        return self.path / _RECORD
+
+    @property
+    def steps_file(self) -> Path:
+        """The step log as a run writes it."""
+        return self.path / STEPS
+
+    @property
+    def compressed_steps_file(self) -> Path:
+        """The step log as it is published."""
+        return self.path / _COMPRESSED
+
+    @property
+    def adapted_file(self) -> Path:
+        """The adapted model, if it was kept."""
+        return self.path / _ADAPTED
+
+    @property
+    def sibling(self) -> RunFolder:
+        """A folder beside this one, to repeat a finished run in."""
+        return RunFolder(self.path.with_name(f"{self.path.name}.again"))
+
+    def create(self) -> None:
+        """Create the folder if there is none."""
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def delete(self) -> None:
+        """Delete the folder and all its files."""
+        shutil.rmtree(self.path)
+
+    def read_record(self) -> Record:
+        """Read the record.
+
+        Raises:
+            BadData: There is no record, it has another format, or it was changed since it was written.
+        """
+        return read_record(self.record_file)
+
+    def write_record(self, record: Record) -> None:
+        """Write the record; the file is replaced atomically.
+
+        Args:
+            record: The record.
+        """
+        content = record.to_json()
+        if content["format"] == FORMAT:
+            content[DIGEST] = digest_of(content)
+        # Lone surrogates, from names that are not UTF-8, become the escapes that JSON has for them.
+        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        write_atomically(self.record_file, text.encode("utf-8", "backslashreplace"))
+
+    def finished_record(self) -> Record | None:
+        """The record of a run that has reached the end of its stream; None if it has not.
+
+        Raises:
+            BadData: The record is damaged, and there is no checkpoint to resume from.
+        """
+        if not self.record_file.exists():
+            return None
+        try:
+            record = self.read_record()
+        except BadData:
+            if not self.checkpoints():
+                raise
+            return None  # a run with checkpoints resumes, and writes its record anew
+        return record if record.complete else None
+
+    def has_steps(self) -> bool:
+        """Whether there is a step log."""
+        return self._existing_steps() is not None
+
+    def read_steps(self, counts: Mapping[str, Count] | None = None) -> list[StepFacts]:
+        """Read the step log, plain or compressed.
+
+        Args:
+            counts: The entry `counts` of the record, which the steps must add up to.
+
+        Raises:
+            MissingData: There is no step log.
+            BadData: A line is damaged or missing; the message names it.
+        """
+        path = self._existing_steps()
+        if path is None:
+            raise MissingData(f"{self.path} has no step log: neither {STEPS} nor {_COMPRESSED}.")
+        return read_steps(path, counts)
+
+    def read_log(self, counts: Mapping[str, Count] | None = None) -> StepLog:
+        """Read the step log and sum its entropy histograms.
+
+        Args:
+            counts: The entry `counts` of the record, which the steps must add up to.
+
+        Raises:
+            MissingData: There is no step log.
+            BadData: The log is damaged.
+        """
+        return log_of(self.read_steps(counts))
+
+    def _existing_steps(self) -> Path | None:
+        return next((path for path in (self.steps_file, self.compressed_steps_file) if path.is_file()), None)
+
+    def first_steps(self, count: int) -> list[StepFacts]:
+        """Read the first steps of the log; what comes after them may be damaged.
+
+        Args:
+            count: How many steps to read.
+
+        Raises:
+            BadData: One of these steps is damaged or missing.
+        """
+        path = self.steps_file
+        steps = [step for step, _ in islice(numbered_steps(path), count)]
+        if len(steps) < count:
+            raise BadData(f"{path} holds {len(steps)} steps, fewer than the {count} of its checkpoint.")
+        for number, step in enumerate(steps):
+            if step["index"] != number or not {"wrong", "seconds"} <= set(step):
+                raise BadData(f"Line {number + 1} of {path} is not step {number} of a run.")
+        return steps
+
+    def keep_steps(self, steps: Sequence[StepFacts]) -> None:
+        """Leave only these steps in the log: later ones are repeated, and lines of older versions get their check.
+
+        Args:
+            steps: The steps before the checkpoint that the run resumes from.
+        """
+        content = "".join(map(line_of, steps)).encode()
+        if self.steps_file.exists() and self.steps_file.read_bytes() != content:
+            write_atomically(self.steps_file, content)
+
+    def checkpoints(self) -> list[Path]:
+        """The checkpoints, oldest first."""
+        return sorted((p for p in self.path.glob("step-*.ctta") if _CHECKPOINT.fullmatch(p.name)), key=steps_before)
+
+    def save_checkpoint(self, save: Callable[[Path], None], done: int, log: TextIO) -> None:
+        """Write a checkpoint and delete all but the last two.
+
+        Args:
+            save: Writes the adapter to a file.
+            done: Number of steps before the checkpoint.
+            log: The step log, open for writing.
+        """
+        # The log first: a checkpoint must never be ahead of the steps it belongs to.
+        sync(log)
+        save(self.path / f"step-{done:08d}.ctta")
+        # The previous one stays, in case this one is damaged.
+        for path in self.checkpoints()[:-_CHECKPOINTS_KEPT]:
+            path.unlink()
+
+    def delete_checkpoints(self) -> None:
+        """Delete the checkpoints of a run that has ended."""
+        for path in self.checkpoints():
+            path.unlink()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder.
+
+        Raises:
+            ConcurrentUse: Another process holds it.
+        """
+        try:
+            import fcntl  # noqa: PLC0415, not on every platform
+        except ModuleNotFoundError:
+            yield
+            return
+        path = self.path / _LOCK
+        while True:
+            with path.open("w") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise ConcurrentUse(
+                        f"Another process is already working on this run ({self.path}). Wait for it, or use another "
+                        "--out."
+                    ) from None
+                # The previous holder may have deleted the file after we opened it; our lock would then guard nothing.
+                try:
+                    held = os.path.samestat(os.fstat(file.fileno()), path.stat())
+                except FileNotFoundError:
+                    continue
+                if held:
+                    yield
+                    path.unlink(missing_ok=True)
+                    return
+
+    @contextmanager
+    def threads(self, now: int) -> Iterator[int]:
+        """The number of threads to compute with: the one before an interruption, because another one may change the
+        last bits of sums. It is forgotten when the run has ended.
+
+        Args:
+            now: The number for a run that starts.
+
+        Raises:
+            BadData: The number is damaged.
+        """
+        file = self.path / _THREADS
+        before = _read_threads(file) if self.checkpoints() and file.exists() else now
+        write_atomically(file, _threads_text(before).encode())
+        yield before
+        file.unlink(missing_ok=True)
+
+
+def read_record(path: Path) -> Record:
+    """Read a record.
+
+    Args:
+        path: Its file, or the folder of the run.
+
+    Raises:
+        BadData: It is not a record, has another format, or was changed since it was written.
+    """
+    file = RunFolder(path).record_file if path.is_dir() else path
+    entries = read_json(file)
+    if not isinstance(entries, dict) or "format" not in entries:
+        raise BadData(f"{file} is not a run record. Restore it from a copy, or delete it.")
+    made = entries["format"]
+    if type(made) is not int or made not in READABLE:
+        raise BadData(
+            f"{file} is a run record of format {str(made)[:20]}; ctta {__version__} reads formats 1 to {FORMAT}. "
+            "Use the version of ctta that wrote it, or delete it."
+        )
+    digest = entries.pop(DIGEST, None) if made == FORMAT else None
+    # The digest covers entries that a later version may have added; format 1 has no digest.
+    if not set(entries) >= set(SCHEMA) or (made != FORMAT and set(entries) != set(SCHEMA)):
+        raise BadData(f"{file} is not a run record of format {made}: it lacks entries, or has unknown ones.")
+    wrong = wrong_entry(entries)
+    if wrong is not None or (made == FORMAT and digest != digest_of(entries)) or not adds_up(entries):
+        raise BadData(
+            f"{file} was changed or damaged: {f'its {wrong!r} cannot be right' if wrong else 'it does not add up'}. "
+            f"Restore it from a copy, or delete {file.parent} to make the run again."
+        )
+    return Record.from_json(entries)
+
+
+def read_records(folder: Path) -> list[Record]:
+    """Read every complete record below a folder, ordered by method, seed and address.
+
+    Args:
+        folder: The folder, or the file of one record.
+
+    Raises:
+        BadData: There is no complete record, or one of them is damaged.
+    """
+    if not folder.exists():
+        raise BadData(f"There is no folder {folder.absolute()}.")
+    files = [folder] if folder.is_file() else sorted(folder.rglob(_RECORD))
+    records = [record for file in files if (record := read_record(file)).complete]
+    if not records:
+        raise BadData(f"There is no complete run record below {folder.absolute()}.")
+    return sorted(records, key=lambda record: (record.spec.method, record.spec.seed, record.address))
+
+
+def steps_before(checkpoint: Path) -> int:
+    """The number of steps that a checkpoint has behind it.
+
+    Args:
+        checkpoint: A file of `RunFolder.checkpoints`.
+    """
+    return int(checkpoint.stem.removeprefix("step-"))
+
+
+def sync(file: TextIO) -> None:
+    """Write a file through to the disk.
+
+    Args:
+        file: A file open for writing.
+    """
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _read_threads(file: Path) -> int:
+    try:
+        with file.open("rb") as content:
+            text = content.read(100).decode("ascii")
+        # Older versions wrote the number alone.
+        found = int(text if text.isdecimal() else text.split()[1])
+        if 1 <= found <= _MOST_THREADS and text in (str(found), _threads_text(found)):
+            return found
+    except (OSError, ValueError, IndexError):
+        pass
+    raise BadData(
+        f"{file} must hold the number of threads that the run began with, and is damaged. Delete {file.parent} to "
+        "make the run again, or write the number into it."
+    )
+
+
+def _threads_text(threads: int) -> str:
+    return f"threads {threads} {hashlib.sha256(str(threads).encode()).hexdigest()[:8]}\n"

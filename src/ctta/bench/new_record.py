@@ -1,0 +1,109 @@
+"""Make the record of a run from its steps."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy
+import torch
+from torch import Tensor
+
+from ctta.adapter import Adapter
+from ctta.bench.folder import STEPS
+from ctta.bench.record import FORMAT, Record
+from ctta.bench.scores import Scores
+from ctta.bench.spec import RunSpec
+from ctta.bench.steps import StepFacts
+from ctta.protocol import order_text
+from ctta.version import __version__
+
+
+def new_record(
+    spec: RunSpec,
+    adapter: Adapter,
+    steps: Sequence[StepFacts],
+    *,
+    command: str = "",
+    peak_memory: int | None = None,
+    complete: bool = True,
+) -> Record:
+    """The record of a run that has ended, or of what it has done so far.
+
+    Args:
+        spec: What the run is.
+        adapter: The method, after the last of the steps.
+        steps: What each step logged.
+        command: The command line that started the run.
+        peak_memory: The largest resident size of the process in bytes, if that is known.
+        complete: Whether the stream has ended.
+    """
+    scores = Scores.of_steps(steps)
+    seconds = sum(step["seconds"] for step in steps)
+    record = Record(
+        format=FORMAT,
+        address=spec.address,
+        spec=spec,
+        settings={name: _plain(value) for name, value in adapter.settings.items()},
+        source_free=adapter.source_free,
+        metric="error, percent of answers that are wrong",
+        direction="lower is better",
+        normalisation=f"inside Classifier, mean {spec.model.get('mean')}, std {spec.model.get('std')}",
+        order=order_text(spec.protocol, spec.seed),
+        scored="the answer given before learning from the batch" if spec.learn else "answers without learning",
+        passes=adapter.passes,
+        errors=scores.errors,
+        mean=scores.mean,
+        counts=scores.counts,
+        images=scores.images,
+        images_per_second=scores.images / seconds if seconds else 0.0,
+        seconds=seconds,
+        peak_memory=peak_memory,
+        skipped=adapter.skipped,
+        environment=environment(str(next(adapter.parameters()).device)),
+        steps=STEPS,
+        command=command,
+        complete=complete,
+    )
+    # Plain JSON values, so that the record is equal to the one that is read from its file later.
+    return Record.from_json(record.to_json())
+
+
+def environment(device: str) -> dict[str, object]:
+    """Versions, threads, device and processor.
+
+    Args:
+        device: Name of the device that the run computed on.
+    """
+    return {
+        "ctta": __version__,
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "pillow": version("pillow"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "threads": torch.get_num_threads(),
+        "device": device,
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+    }
+
+
+def _processor() -> str:
+    """The name of the processor."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        return next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _plain(value: object) -> object:
+    """A setting as JSON: a tensor by its digest, a function or module by its repr."""
+    if isinstance(value, Tensor):
+        return f"tensor {hashlib.sha256(value.detach().cpu().contiguous().numpy().tobytes()).hexdigest()}"
+    return value if isinstance(value, (bool, int, float, str, type(None))) else repr(value)

@@ -1,0 +1,64 @@
+"""Blur: defocus, motion, zoom, gaussian."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ctta.corruptions.constants import Constants
+from ctta.corruptions.draws import Draws
+from ctta.corruptions.filters import convolve, gaussian, separable
+from ctta.corruptions.motion import motion
+from ctta.corruptions.zoom import central_crop, zoom_matrix
+
+
+def defocus_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
+    """Average over a disk."""
+    return convolve(x.float(), _disk(c["radius"], c["sigma"]))
+
+
+def motion_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
+    """Blur along a line within 45 degrees of horizontal."""
+    degrees = draws.uniform(1).flatten() * 90 - 45
+    return motion(x.float(), int(c["radius"]), c["sigma"], degrees)
+
+
+def zoom_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
+    """Average the image with copies zoomed about the centre."""
+    levels = x.float()
+    height, width = x.shape[-2:]
+    total = levels.clone()
+    # numpy's arange, as in the published code: its rounding decides whether the end is included.
+    factors = np.arange(1, c["end"], c["step"]).tolist()
+    for factor in factors:
+        (h, top), (w, left) = central_crop(height, factor), central_crop(width, factor)
+        crop = levels[..., top : top + h, left : left + w]
+        total += separable(crop, zoom_matrix(height, factor), zoom_matrix(width, factor))
+    return total / (len(factors) + 1)
+
+
+def gaussian_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
+    """Average with Gaussian weights."""
+    return gaussian(x.float(), c["sigma"])
+
+
+@lru_cache(maxsize=16)
+def _disk(radius: float, sigma: float) -> Tensor:
+    """Return a disk that sums to one, smoothed on its own grid and cropped to its non-zero part."""
+    reach, smoothing = (8, 1) if radius <= 8 else (math.ceil(radius), 2)
+    line = torch.arange(-reach, reach + 1, dtype=torch.float64)
+    disk = (line[:, None] ** 2 + line**2 <= radius**2).double()
+    disk /= disk.sum()
+
+    taps = torch.exp(-0.5 * (torch.arange(-smoothing, smoothing + 1) / sigma) ** 2).double()
+    taps /= taps.sum()
+    mirror = torch.arange(-smoothing, 2 * reach + 1 + smoothing).abs()
+    mirror = torch.minimum(mirror, 4 * reach - mirror)
+    for _ in range(2):
+        disk = (disk[mirror].unfold(0, 2 * smoothing + 1, 1) * taps).sum(-1).T
+    used = int(line[disk.amax(0) > 1e-9].max())
+    return disk[reach - used : reach + used + 1, reach - used : reach + used + 1].float()

@@ -1,0 +1,137 @@
+"""Digital corruptions: contrast, elastic transform, pixelation, JPEG."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from io import BytesIO
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, JpegImagePlugin
+from torch import Tensor
+from torch.nn.functional import grid_sample
+
+from ctta.corruptions.constants import Constants
+from ctta.corruptions.draws import Draws
+from ctta.corruptions.filters import apply_across, apply_down, gaussian
+
+
+def contrast(x: Tensor, c: Constants, draws: Draws) -> Tensor:
+    """Pull every value towards the mean of its channel."""
+    pixels = x.shape[2] * x.shape[3]
+    levels = x.float()
+    # Sums of integers are exact in any order, so the result does not depend on the batch.
+    total = levels.sum(3, keepdim=True).double().sum(2, keepdim=True)
+    mean = (total / pixels).float()
+    return (levels - mean) * c["factor"] + mean
+
+
+def elastic_transform(x: Tensor, c: Constants, draws: Draws) -> Tensor:
+    """Warp by a random affine map, then by a smooth random displacement."""
+    height, width = x.shape[-2:]
+    ys, xs = torch.arange(height).float()[:, None], torch.arange(width).float()
+    m = _inverse_affine(draws.uniform(3, 2) * 2 - 1, c["affine"], height, width)[..., None, None]
+    across = m[:, 0, 0] * xs + m[:, 1, 0] * ys + m[:, 2, 0]
+    down = m[:, 0, 1] * xs + m[:, 1, 1] * ys + m[:, 2, 1]
+    grid = torch.stack([across * (2 / (width - 1)) - 1, down * (2 / (height - 1)) - 1], dim=-1)
+    # With align_corners, reflection is about the centres of the outermost pixels; without, about their outer edges.
+    warped = grid_sample(x.float(), grid, padding_mode="reflection", align_corners=True)
+    if c["magnitude"] == 0:
+        return warped
+
+    field = gaussian(draws.uniform(2, height, width) * 2 - 1, c["sigma"], truncate=3, border="reflect")
+    across, down = (xs + field[:, 0] * c["magnitude"]), (ys + field[:, 1] * c["magnitude"])
+    grid = torch.stack([(2 * across + 1) / width - 1, (2 * down + 1) / height - 1], dim=-1)
+    return grid_sample(warped, grid, padding_mode="reflection", align_corners=False)
+
+
+def _inverse_affine(moves: Tensor, reach: float, height: int, width: int) -> Tensor:
+    """Return the affine maps (N, 3, 2), for rows (x, y, 1), that undo a random displacement of three points."""
+    third = min(height, width) // 3
+    corners = torch.tensor([[1, 1], [1, -1], [-1, -1]], dtype=torch.float64) * third
+    before = corners + torch.tensor([width // 2, height // 2])
+    after = before + moves.double() * reach
+    rows = torch.cat([after, torch.ones(len(after), 3, 1, dtype=torch.float64)], dim=2)
+    solution: Tensor = torch.linalg.solve(rows, before.expand_as(after))
+    return solution.float()
+
+
+def pixelate(x: Tensor, c: Constants, draws: Draws) -> Tensor:
+    """Downsample with a box filter and upsample with nearest neighbours."""
+    height, width = x.shape[-2:]
+    h, w = max(int(height * c["factor"]), 1), max(int(width * c["factor"]), 1)
+    if (height, width) in {(h * k, w * k) for k in (2, 4, 8)}:
+        return _whole_boxes(x, height // h)
+    # Pillow rounds to 8 bits between the two passes.
+    narrow = apply_across(x.float(), _box_matrix(width, w)).add_(0.5).floor_()
+    small = apply_down(narrow, _box_matrix(height, h)).add_(0.5).to(torch.uint8)
+    wide = small.gather(3, _nearest_source(w, width).expand(*small.shape[:3], -1))
+    return wide.index_select(2, _nearest_source(h, height))
+
+
+def _whole_boxes(x: Tensor, k: int) -> Tensor:
+    """Pixelate with boxes of k x k pixels, k a power of two: sums and shifts of integers take half the time."""
+    narrow = _rounded_mean([x[..., i::k] for i in range(k)])
+    small = _rounded_mean([narrow[..., i::k, :] for i in range(k)]).to(torch.uint8)
+    wide = small.unsqueeze(4).expand(*small.shape, k).flatten(3)
+    return wide.unsqueeze(3).expand(*wide.shape[:3], k, -1).flatten(2, 3)
+
+
+def _rounded_mean(parts: list[Tensor]) -> Tensor:
+    total = parts[0].to(torch.int16)
+    for part in parts[1:]:
+        total += part
+    count = len(parts)
+    return total.add_(count // 2).bitwise_right_shift_(count.bit_length() - 1)
+
+
+@lru_cache(maxsize=32)
+def _box_matrix(size: int, smaller: int) -> Tensor:
+    # Follows Pillow's arithmetic to the last bit, which decides to which box a pixel exactly on an edge belongs.
+    scale = size / smaller
+    centre = (torch.arange(smaller, dtype=torch.float64)[:, None] + 0.5) * scale
+    pixel = torch.arange(size, dtype=torch.float64)
+    offset = (pixel - centre + 0.5) * (1 / scale)
+    inside = (offset > -0.5) & (offset <= 0.5)
+    inside &= (pixel >= (centre - scale / 2 + 0.5).floor()) & (pixel < (centre + scale / 2 + 0.5).floor())
+    return inside.float() / inside.sum(1, keepdim=True)
+
+
+@lru_cache(maxsize=32)
+def _nearest_source(size: int, larger: int) -> Tensor:
+    return ((torch.arange(larger, dtype=torch.float64) + 0.5) * (size / larger)).long()
+
+
+def jpeg_compression(x: Tensor, c: Constants, draws: Draws) -> Tensor:
+    """Encode as JPEG and decode, with Pillow."""
+    together = max(1, 2**16 // (x.shape[2] * x.shape[3]))
+    out = np.empty(x.shape, dtype=np.uint8)
+    for first in range(0, len(x), together):
+        some = slice(first, first + together)
+        _jpeg(x.numpy()[some], int(c["quality"]), out[some])
+    return torch.from_numpy(out)
+
+
+def _jpeg(images: NDArray[np.uint8], quality: int, out: NDArray[np.uint8]) -> None:
+    n, count, height, width = images.shape
+    channels = "RGB" if count == 3 else "L"
+    # Stack the images into one tall picture: Pillow interleaves channels faster than a permuted copy would.
+    planes = np.ascontiguousarray(images.swapaxes(0, 1))
+    bands = [Image.frombuffer("L", (width, n * height), plane, "raw", "L", 0, 1) for plane in planes]
+    tall = Image.merge(channels, bands)
+    if n == 1:
+        tall = _encode_and_decode(tall, quality)
+    else:
+        for top in range(0, n * height, height):
+            tall.paste(_encode_and_decode(tall.crop((0, top, width, top + height)), quality), (0, top))
+    for i, channel in enumerate(channels):
+        plane = np.frombuffer(tall.tobytes("raw", channel), dtype=np.uint8)
+        out[:, i] = plane.reshape(n, height, width)
+
+
+def _encode_and_decode(picture: Image.Image, quality: int) -> Image.Image:
+    file = BytesIO()
+    picture.save(file, "JPEG", quality=quality)
+    file.seek(0)
+    return JpegImagePlugin.JpegImageFile(file)

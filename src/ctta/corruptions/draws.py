@@ -1,0 +1,51 @@
+"""Random numbers per image, independent of the batch it is in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+class Draws:
+    """Random numbers for a batch; those of an image depend only on its pixels and the tag.
+
+    Args:
+        images: The batch, uint8.
+        tag: What else determines the numbers, such as seed and corruption.
+    """
+
+    def __init__(self, images: Tensor, *tag: object) -> None:
+        prefix = repr((*tag, tuple(images.shape[1:]))).encode()
+        self._keys = [_key(prefix, image) for image in images]
+        self._generator = torch.Generator()
+        self._drawn = 0
+
+    def normal(self, *shape: int) -> Tensor:
+        """Draw standard normal values, (N, *shape)."""
+        return self._fill(torch.float32, shape, lambda row: row.normal_(generator=self._generator))
+
+    def uniform(self, *shape: int) -> Tensor:
+        """Draw values uniform in [0, 1), (N, *shape)."""
+        return self._fill(torch.float32, shape, lambda row: row.uniform_(generator=self._generator))
+
+    def below(self, high: int, *shape: int) -> Tensor:
+        """Draw integers uniform in [0, high), (N, *shape)."""
+        return self._fill(torch.int64, shape, lambda row: row.random_(0, high, generator=self._generator))
+
+    def _fill(self, dtype: torch.dtype, shape: tuple[int, ...], fill: Callable[[Tensor], Tensor]) -> Tensor:
+        out = torch.empty(len(self._keys), *shape, dtype=dtype)
+        self._drawn += 1
+        for key, row in zip(self._keys, out.unbind(), strict=True):
+            # torch's CPU generator uses only 32 bits of its seed, so mix the number of the draw into those.
+            self._generator.manual_seed((key + self._drawn * 0x9E3779B9) & 0xFFFFFFFF)
+            fill(row)
+        return out
+
+
+def _key(prefix: bytes, image: Tensor) -> int:
+    digest = hashlib.blake2b(prefix, digest_size=4)
+    digest.update(image.numpy().data)
+    return int.from_bytes(digest.digest(), "little")

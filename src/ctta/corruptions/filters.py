@@ -1,0 +1,104 @@
+"""Separable filters as matrices: two products, whatever the kernel length and the border."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Border = Literal["nearest", "reflect"]
+
+
+def separable(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Filter images along both axes.
+
+    Args:
+        x: (N, C, H, W).
+        rows: Matrix (h, H) applied vertically.
+        columns: Matrix (w, W) applied horizontally.
+    """
+    return apply_down(apply_across(x, columns), rows)
+
+
+# One product per image or channel, so that a result does not depend on the size of the batch.
+
+
+def apply_across(x: Tensor, columns: Tensor) -> Tensor:
+    """Apply a matrix (w, W) to the rows of (N, C, H, W)."""
+    n, channels, height, width = x.shape
+    product = torch.bmm(x.reshape(n, channels * height, width), columns.T.expand(n, -1, -1))
+    return product.view(n, channels, height, -1)
+
+
+def apply_down(x: Tensor, rows: Tensor) -> Tensor:
+    """Apply a matrix (h, H) to the columns of (N, C, H, W)."""
+    n, channels, height, width = x.shape
+    product = torch.bmm(rows.expand(n * channels, -1, -1), x.reshape(n * channels, height, width))
+    return product.view(n, channels, -1, width)
+
+
+def gaussian(x: Tensor, sigma: float, *, truncate: float = 4.0, border: Border = "nearest") -> Tensor:
+    """Blur images with a Gaussian.
+
+    Args:
+        x: (N, C, H, W).
+        sigma: Standard deviation in pixels.
+        truncate: Radius of the kernel, in sigmas.
+        border: "nearest" extends the edge pixel; "reflect" mirrors the image, edge pixel included.
+    """
+    rows = _gaussian_matrix(x.shape[2], sigma, truncate, border)
+    columns = _gaussian_matrix(x.shape[3], sigma, truncate, border)
+    return separable(x, rows, columns)
+
+
+@lru_cache(maxsize=64)
+def _gaussian_matrix(size: int, sigma: float, truncate: float, border: Border) -> Tensor:
+    radius = int(truncate * sigma + 0.5)
+    offsets = torch.arange(-radius, radius + 1)
+    weights = torch.exp(-0.5 * (offsets.double() / max(sigma, 1e-9)) ** 2)
+    weights /= weights.sum()
+    fold: Callable[[Tensor, int], Tensor] = _nearest if border == "nearest" else _reflect
+    sources = fold(torch.arange(size)[:, None] + offsets, size)  # (size, taps)
+    matrix = torch.zeros(size, size, dtype=torch.float64)
+    matrix.scatter_add_(1, sources, weights.expand_as(sources))
+    return matrix.float()
+
+
+def _nearest(index: Tensor, size: int) -> Tensor:
+    return index.clamp(0, size - 1)
+
+
+def _reflect(index: Tensor, size: int) -> Tensor:
+    index = index.remainder(2 * size)
+    return torch.minimum(index, 2 * size - 1 - index)
+
+
+def convolve(x: Tensor, kernel: Tensor) -> Tensor:
+    """Convolve images with a kernel; borders are mirrored without repeating the edge pixel.
+
+    Args:
+        x: (N, C, H, W).
+        kernel: Symmetric, with odd sides.
+    """
+    height, width = x.shape[-2:]
+    down, across = kernel.shape[0] // 2, kernel.shape[1] // 2
+    padded = torch.nn.functional.pad(x, (across, across, down, down), mode="reflect")
+    size = (_smooth(height + 2 * down), _smooth(width + 2 * across))
+    spectrum = torch.fft.rfft2(padded, s=size) * torch.fft.rfft2(kernel, s=size)
+    full: Tensor = torch.fft.irfft2(spectrum, s=size)
+    return full[..., 2 * down : 2 * down + height, 2 * across : 2 * across + width]
+
+
+def _smooth(n: int) -> int:
+    """Return the least number >= n without a prime factor above 5, for which the FFT is fast."""
+    while True:
+        rest = n
+        for prime in (2, 3, 5):
+            while rest % prime == 0:
+                rest //= prime
+        if rest == 1:
+            return n
+        n += 1

@@ -1,0 +1,66 @@
+"""Motion blur along a line with ImageMagick's one-sided kernel."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+#: Kernel weights below this change no pixel by a tenth of a grey level.
+_NEGLIGIBLE = 1e-5
+#: Up to this many values per image, gathering all shifted copies is cheaper than adding them one by one.
+_SMALL = 2**14
+#: Gathered values processed at once.
+_CACHE = 2**18
+
+
+def motion(x: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
+    """Blur each image along its own angle; borders extend the edge pixel.
+
+    Args:
+        x: (N, C, H, W).
+        radius: Half the length of the kernel, in pixels.
+        sigma: Standard deviation of the kernel, in pixels.
+        degrees: One angle per image, (N,).
+    """
+    weights = _weights(radius, sigma)
+    steps = torch.arange(len(weights))
+    radians = torch.deg2rad(degrees.double())[:, None]
+    down = (steps * radians.sin() - 0.5).ceil().long()  # (N, taps)
+    across = (steps * radians.cos() - 0.5).ceil().long()
+    reach = len(weights) - 1
+    padded = pad(x, (reach, reach, reach, reach), mode="replicate")
+    blur = _gathered if x[0].numel() <= _SMALL else _accumulated
+    return blur(padded, down + reach, across + reach, weights, x.shape)
+
+
+def _weights(radius: int, sigma: float) -> Tensor:
+    weights = torch.exp(-(torch.arange(2 * radius + 1, dtype=torch.float64) ** 2) / (2 * sigma**2))
+    weights = weights[weights > _NEGLIGIBLE * weights.sum()]
+    return weights / weights.sum()
+
+
+def _gathered(padded: Tensor, tops: Tensor, lefts: Tensor, weights: Tensor, shape: torch.Size) -> Tensor:
+    n, channels, height, width = shape
+    plane, row = padded.stride()[1:3]
+    last = (channels - 1) * plane + (height - 1) * row + width - 1
+    # A view of every window of the image's shape, indexed by the position of its first value.
+    windows = padded.as_strided((padded.numel() - last, channels, height, width), (1, plane, row, 1))
+    first = torch.arange(n)[:, None] * padded.stride(0) + tops * row + lefts
+    blurred = []
+    for some in torch.split(first, max(1, _CACHE // (len(weights) * shape[1:].numel()))):
+        shifted = windows.index_select(0, some.flatten()).view(len(some), len(weights), -1)
+        blurred.append(torch.bmm(weights.float().expand(len(some), 1, -1), shifted))
+    return torch.cat(blurred).view(shape)
+
+
+def _accumulated(padded: Tensor, tops: Tensor, lefts: Tensor, weights: Tensor, shape: torch.Size) -> Tensor:
+    height, width = shape[2:]
+    out = padded.new_zeros(shape)
+    for i, result in enumerate(out.unbind()):
+        taps: dict[tuple[int, int], float] = {}
+        for top, left, weight in zip(tops[i].tolist(), lefts[i].tolist(), weights.tolist(), strict=True):
+            taps[top, left] = taps.get((top, left), 0.0) + weight  # several steps may round to one pixel
+        for (top, left), weight in taps.items():
+            result.add_(padded[i, :, top : top + height, left : left + width], alpha=weight)
+    return out

@@ -1,0 +1,32 @@
+"""Noise corruptions: gaussian, shot, impulse, speckle."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ctta.corruptions.constants import Constants
+from ctta.corruptions.draws import Draws
+from ctta.corruptions.poisson import poisson
+
+
+def gaussian_noise(x: Tensor, c: Constants, draws: Draws) -> Tensor:
+    """Add normal noise to every value."""
+    return draws.normal(*x.shape[1:]).mul_(255 * c["sd"]).add_(x)
+
+
+def shot_noise(x: Tensor, c: Constants, draws: Draws) -> Tensor:
+    """Add Poisson noise, whose variance is proportional to the brightness."""
+    return poisson(x, c["photons"], draws.uniform(*x.shape[1:])) * (255 / c["photons"])
+
+
+def impulse_noise(x: Tensor, c: Constants, draws: Draws) -> Tensor:
+    """Set a share of the values to black or white, half each."""
+    u = draws.uniform(*x.shape[1:])
+    salt = (u < c["share"] / 2).to(torch.uint8)
+    return x * (u >= c["share"]) + salt * 255
+
+
+def speckle_noise(x: Tensor, c: Constants, draws: Draws) -> Tensor:
+    """Multiply every value by normal noise of mean one."""
+    return draws.normal(*x.shape[1:]).mul_(c["sd"]).add_(1).mul_(x.to(torch.float32))

@@ -1,0 +1,52 @@
+"""Poisson noise for 8-bit images: exact draws from 256 distributions through alias tables."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+
+def poisson(levels: Tensor, photons: float, uniform: Tensor) -> Tensor:
+    """Draw photon counts.
+
+    Args:
+        levels: Grey levels, uint8.
+        photons: Expected count at white.
+        uniform: A random number in [0, 1) for every value.
+    """
+    accept, own, alias = _tables(photons)
+    scaled = uniform * (len(accept) // 256)
+    column = scaled.int()
+    cell = (levels.int() * (len(accept) // 256)).add_(column).flatten()
+    accepted = scaled.sub_(column).flatten() < accept.index_select(0, cell)
+    counts = torch.where(accepted, own.index_select(0, cell), alias.index_select(0, cell))
+    return counts.view(levels.shape)
+
+
+@lru_cache(maxsize=16)
+def _tables(photons: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Build Walker's tables: for every grey level and column the acceptance share, its count and the alias count."""
+    rate = torch.arange(256, dtype=torch.float64)[:, None] * photons / 255
+    reach = 8 * rate.sqrt() + 12  # the tails beyond have a probability below 1e-12
+    first = (rate - reach).floor().clamp(min=0)
+    width = 2 ** math.ceil(math.log2(float((rate + reach - first).max()) + 1))
+    counts = first + torch.arange(width)
+    mass = torch.exp(torch.xlogy(counts, rate) - rate - torch.lgamma(counts + 1))
+    mass *= width / mass.sum(1, keepdim=True)
+
+    accept = torch.ones_like(mass)
+    alias = torch.arange(width).repeat(256, 1)
+    for _ in range(width):
+        poor, least = mass.argmin(1, keepdim=True), mass.amin(1, keepdim=True)
+        rich, most = mass.argmax(1, keepdim=True), mass.amax(1, keepdim=True)
+        open_ = least < 1 - 1e-9  # rows that still have a cell to fill
+        if not bool(open_.any()):
+            break
+        accept.scatter_(1, poor, torch.where(open_, least, accept.gather(1, poor)))
+        alias.scatter_(1, poor, torch.where(open_, rich, alias.gather(1, poor)))
+        mass.scatter_(1, poor, torch.where(open_, 1, least))
+        mass.scatter_(1, rich, torch.where(open_, most - (1 - least), mass.gather(1, rich)))
+    return accept.float().flatten(), counts.float().flatten(), (first + alias).float().flatten()

@@ -1,0 +1,6 @@
+"""Datasets by name. Importing this imports no torch."""
+
+from ctta.datasets.catalog import DATASETS, get_dataset, locate, register
+from ctta.datasets.dataset import Dataset, Wanted
+
+__all__ = ["DATASETS", "Dataset", "Wanted", "get_dataset", "locate", "register"]

@@ -1,0 +1,50 @@
+"""Labelled images held in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ctta.datasets.convert import images_tensor, labels_tensor
+from ctta.errors import ParameterError
+
+
+@dataclass(frozen=True, init=False)
+class Images:
+    """Images (N, C, H, W), uint8 or floats in [0, 1], and their classes (N,)."""
+
+    x: Tensor
+    y: Tensor
+
+    def __init__(self, x: Tensor | NDArray[Any] | list[Any], y: Tensor | NDArray[Any] | list[int]) -> None:
+        """Hold images and their labels as tensors.
+
+        Args:
+            x: Images (N, C, H, W) or (N, H, W, C), or a list of images of one size.
+            y: The class of each image, an integer from 0 on.
+        """
+        object.__setattr__(self, "x", images_tensor(x))
+        object.__setattr__(self, "y", labels_tensor(y, len(self.x)))
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, which: slice | Tensor) -> Images:
+        """The images a slice or a tensor of positions names, in its order."""
+        return Images(self.x[which], self.y[which])
+
+    def first(self, count: int | None) -> Images:
+        """The first images; all of them where count is None."""
+        if count is None:
+            return self
+        if not 1 <= count <= len(self):
+            raise ParameterError(f"The number of images must be in 1..{len(self)}. Got {count} instead.")
+        return self.take(slice(count))
+
+    def floats(self) -> Tensor:
+        """The images as floats in [0, 1]."""
+        return self.x.float() / 255 if self.x.dtype == torch.uint8 else self.x

@@ -1,0 +1,136 @@
+"""Open a user's own data, whichever of the known layouts it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ctta._system.files import is_file, printable
+from ctta.datasets.cifar_c import own_c
+from ctta.datasets.domain import Domain, Origin
+from ctta.datasets.folder import class_order, contents, image_folder, own_arrays, refuse_side
+from ctta.datasets.manifest import NAME, read_manifest
+from ctta.datasets.pictures import SUFFIXES, Pictures, as_it_is, centre, folders
+from ctta.errors import BadData, MissingData, ParameterError
+
+_LAYOUTS = (
+    "It must hold what ctta corrupt writes, one folder per domain (domain/class/*.png), or one npz per domain with "
+    "images x and classes y."
+)
+
+
+def open_by_layout(
+    path: Path, domains: Sequence[str] | None, severities: Sequence[int], *, side: int | None = None
+) -> list[Domain]:
+    """Open a folder that `ctta corrupt` wrote, a folder `domain/class/*`, a folder of npz files, or one npz.
+
+    Args:
+        path: The folder or file.
+        domains: The corruptions or domains to open, in this order; None means all.
+        severities: The severities to open, if the domains are corruptions.
+        side: The side in pixels to resize and crop image files to; None leaves them as they are.
+
+    Raises:
+        MissingData: If nothing is there, the folder has none of these layouts, or a domain is missing.
+        BadData: If a file is damaged, or the class of an image is not known.
+    """
+    if is_file(path):
+        return _arrays(path, [path], domains, side)
+    if not path.is_dir():
+        raise MissingData(f"There is no file or folder {path.absolute()}.")
+    manifest = read_manifest(path)
+    if manifest is not None and manifest.get("format") == "npy":
+        refuse_side(side, path)
+        made = [name for name in _names(manifest.get("corruptions")) if is_file(path / f"{name}.npy")]
+        return own_c(path, _chosen(path, made, domains), severities)
+    if manifest is not None or _is_corrupted_folder(path):
+        made = [place.name for place in folders(path) if _levels(place)]
+        wanted = _names(None if manifest is None else manifest.get("corruptions"))
+        made.sort(key=lambda name: wanted.index(name) if name in wanted else len(wanted))
+        origin: Origin = "unverified" if manifest is None else "generated"
+        return corrupted_folder(path, _chosen(path, made, domains), severities, side=side, origin=origin)
+    if found := sorted(file for file in path.glob("*.npz") if is_file(file)):
+        return _arrays(path, found, domains, side)
+    if not folders(path):
+        published = is_file(path / "labels.npy")
+        hint = f" Arrays without {NAME} are read as ctta run METHOD cifar10-c --data {path}." if published else ""
+        raise MissingData(f"{path.absolute()} {contents(path)}. {_LAYOUTS}{hint}")
+    return image_folder(path, None if domains is None else tuple(domains), side=side)
+
+
+def corrupted_folder(
+    folder: Path, corruptions: Sequence[str], severities: Sequence[int], *, side: int | None, origin: Origin
+) -> list[Domain]:
+    """Open the images of `corruption/severity/.../class/*`; the class is the folder that holds the image.
+
+    Args:
+        folder: The folder of the corruptions.
+        corruptions: The corruptions to open, in this order.
+        severities: The severities of each.
+        side: The side in pixels to resize and crop images to; None leaves them as they are.
+        origin: Where the images come from.
+    """
+    parts: list[tuple[str, int, list[Path]]] = []
+    for name in corruptions:
+        for severity in severities:
+            place = folder / name / str(severity)
+            if not place.is_dir():
+                levels = ", ".join(_levels(folder / name)) or "none"
+                raise ParameterError(f"{folder / name} has the severities {levels}. Got {severity}.")
+            paths = sorted(path for path in place.rglob("*") if path.suffix.lower() in SUFFIXES and is_file(path))
+            if not paths:
+                raise MissingData(f"{place} holds no images.")
+            if loose := next((path for path in paths if path.parent == place), None):
+                raise BadData(
+                    f"{loose} is in no class folder, so its class is not known. Put images into folders named after "
+                    "their classes before you corrupt them."
+                )
+            parts.append((name, severity, paths))
+    order = class_order(folder, {path.parent.name for _, _, paths in parts for path in paths})
+    number = {name: index for index, name in enumerate(order)}
+    prepare = as_it_is if side is None else centre(side)
+    return [
+        Domain(
+            printable(name),
+            severity,
+            Pictures(paths, [number[path.parent.name] for path in paths], prepare),
+            origin,
+            files=tuple(paths),
+            classes=len(order),
+        )
+        for name, severity, paths in parts
+    ]
+
+
+def _arrays(folder: Path, files: Sequence[Path], domains: Sequence[str] | None, side: int | None) -> list[Domain]:
+    refuse_side(side, folder)
+    by_name = {printable(file.stem): file for file in files}
+    return own_arrays([by_name[name] for name in _chosen(folder, list(by_name), domains)])
+
+
+def _chosen(folder: Path, there: Sequence[str], wanted: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the wanted domains, or all if none are named."""
+    if not there:
+        raise MissingData(f"{folder.absolute()} holds no domains. {_LAYOUTS}")
+    chosen = tuple(there if wanted is None else wanted)
+    if missing := [name for name in chosen if name not in there]:
+        raise MissingData(f"{missing[0]} is not in {folder.absolute()}, which has: {', '.join(there)}.")
+    return chosen
+
+
+def _is_corrupted_folder(folder: Path) -> bool:
+    """Whether a folder has the layout `corruption/severity/class/*`: one level more than `domain/class/*`."""
+    first = next(iter(folders(folder)), None)
+    levels = [] if first is None else _levels(first)
+    return bool(levels) and first is not None and all(folders(first / level) for level in levels)
+
+
+def _levels(folder: Path) -> list[str]:
+    """Return the severities that a folder has, as the names of its folders."""
+    names = [path.name for path in folders(folder)] if folder.is_dir() else []
+    return names if names and set(names) <= {"1", "2", "3", "4", "5"} else []
+
+
+def _names(value: object) -> list[str]:
+    """Return the names that a manifest lists; one that is damaged lists none."""
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []

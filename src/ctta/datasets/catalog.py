@@ -1,0 +1,215 @@
+"""The datasets that have a name: one table.
+
+A built-in dataset is one entry here. Others come from `register`, from installed packages with entry points of the
+group ``ctta.datasets``, or from the user's own code as ``package.module:name`` or ``file.py:name``. Nothing here
+imports torch before a dataset is opened.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctta.datasets.dataset import Dataset, Wanted
+from ctta.errors import MissingData, ParameterError, UnknownStream
+from ctta.registry import BUILT_IN, Registry, is_target, target_origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ctta.datasets.arrays import Images
+    from ctta.datasets.domain import Domain
+
+_FILES = "its folder, or an npz with clean images x and classes y."
+
+
+def _digits(wanted: Wanted) -> Images:
+    from ctta.datasets.digits import digits  # noqa: PLC0415
+
+    return digits().stream
+
+
+def _clean_npz(classes: int) -> Callable[[Wanted], Images | None]:
+    def read(wanted: Wanted) -> Images | None:
+        from ctta.datasets.folder import read_images  # noqa: PLC0415
+
+        return read_images(wanted.path, classes) if wanted.path.is_file() else None
+
+    return read
+
+
+def _cifar10_c(wanted: Wanted) -> Sequence[Domain]:
+    from ctta.datasets.cifar_c import cifar10_c  # noqa: PLC0415
+
+    return cifar10_c(wanted.path, wanted.corruptions, wanted.severities)
+
+
+def _cifar100_c(wanted: Wanted) -> Sequence[Domain]:
+    from ctta.datasets.cifar_c import cifar100_c  # noqa: PLC0415
+
+    return cifar100_c(wanted.path, wanted.corruptions, wanted.severities)
+
+
+def _imagenet_c(wanted: Wanted) -> Sequence[Domain]:
+    from ctta.datasets.imagenet_c import imagenet_c  # noqa: PLC0415
+
+    return imagenet_c(wanted.path, wanted.corruptions, wanted.severities, images=wanted.image_list)
+
+
+def _domainnet(wanted: Wanted) -> Sequence[Domain]:
+    from ctta.datasets.domainnet import TARGETS, domainnet126  # noqa: PLC0415
+
+    return domainnet126(wanted.path, TARGETS if wanted.domains is None else wanted.domains)
+
+
+def _own(wanted: Wanted) -> Sequence[Domain]:
+    from ctta.datasets.by_layout import open_by_layout  # noqa: PLC0415
+
+    return open_by_layout(wanted.path, wanted.domains, wanted.severities, side=wanted.side)
+
+
+#: The dataset of a path: the user's own images.
+OWN = Dataset(
+    "folder",
+    _own,
+    needs="a folder that ctta corrupt made, a folder domain/class/*, or an npz per domain.",
+    takes_side=True,
+    summary="your own images: what ctta corrupt wrote, domain/class/*, or an npz per domain; a path will do",
+)
+
+_BUILT_IN = (
+    Dataset(
+        "digits",
+        clean=_digits,
+        classes=10,
+        batch_size=50,
+        recipe="cifar10-c",  # images of 32 pixels in ten classes as well
+        default_model="digits_resnet8",
+        # The weaker constants of CIFAR-10-C leave too little to adapt to: see ctta.bench.demo.
+        constants="imagenet",
+        summary="handwritten digits under corruptions, bundled with scikit-learn",
+    ),
+    Dataset(
+        "cifar10-c",
+        _cifar10_c,
+        _clean_npz(10),
+        classes=10,
+        recipe="cifar10-c",
+        default_model="cifar10_resnet20_ctta",
+        needs=_FILES,
+        summary="CIFAR-10-C, or clean images that are corrupted on the fly",
+    ),
+    Dataset(
+        "cifar100-c",
+        _cifar100_c,
+        _clean_npz(100),
+        classes=100,
+        recipe="cifar100-c",
+        needs=_FILES,
+        summary="CIFAR-100-C, or clean images that are corrupted on the fly",
+    ),
+    Dataset(
+        "imagenet-c",
+        _imagenet_c,
+        _clean_npz(1000),
+        classes=1000,
+        batch_size=64,
+        recipe="imagenet-c",
+        needs=_FILES,
+        takes_image_list=True,
+        summary="ImageNet-C, or clean images that are corrupted on the fly",
+    ),
+    Dataset(
+        "domainnet-126",
+        _domainnet,
+        classes=126,
+        batch_size=128,
+        recipe="domainnet-126",
+        needs="the folder of its images and lists.",
+        summary="clipart, painting and sketch of DomainNet-126",
+    ),
+    OWN,
+)
+
+
+def _accept(value: object, what: str) -> Dataset:
+    if not isinstance(value, Dataset):
+        raise ParameterError(f"A dataset must be a ctta.datasets.Dataset; {what} is {type(value).__name__}.")
+    if value.name in {dataset.name for dataset in _BUILT_IN}:
+        raise ParameterError(f"{what} has the name of the built-in dataset {value.name!r}. Choose another name.")
+    return value
+
+
+#: Datasets by name.
+DATASETS: Registry[Dataset] = Registry(UnknownStream, "ctta.datasets", _accept)
+
+
+def _add(dataset: Dataset, origin: str) -> None:
+    DATASETS.add(dataset.name, lambda: dataset, origin)
+
+
+for _dataset in _BUILT_IN:
+    _add(_dataset, BUILT_IN)
+
+
+def register(dataset: Dataset) -> Dataset:
+    """Make a dataset known under its name, in this process.
+
+    Args:
+        dataset: The dataset.
+
+    Raises:
+        ParameterError: If it is not a `Dataset`, or has the name of a built-in one.
+    """
+    accepted = _accept(dataset, "The dataset")
+    reader = accepted.open or accepted.clean
+    _add(accepted, getattr(reader, "__module__", None) or "registered")
+    return accepted
+
+
+def get_dataset(name: str) -> Dataset:
+    """Return the dataset of this name.
+
+    Args:
+        name: A name that `ctta ls streams` gives, or a `Dataset` as ``package.module:name`` or ``file.py:name``.
+
+    Raises:
+        UnknownStream: With the nearest known name.
+        PluginError: If it belongs to a plug-in that fails to import.
+        UserCodeError: If the user's own code does not exist or fails to import.
+    """
+    dataset = DATASETS.get(name)
+    if is_target(name):
+        # Records name a dataset by its own name.
+        _add(dataset, target_origin(name))
+    return dataset
+
+
+def locate(stream: str, data: Path | None) -> tuple[str, Path | None]:
+    """Return the dataset and the files that a user means by a stream, without importing anything.
+
+    Args:
+        stream: The name of a dataset, or the path of a folder or npz with the user's own images.
+        data: The files of --data, if given.
+
+    Returns:
+        A name for `get_dataset`, and the files.
+
+    Raises:
+        UnknownStream: If it is neither a name nor a path.
+        MissingData: If it is the path of nothing.
+        ParameterError: If it is a path, and ``data`` is given as well.
+    """
+    path = Path(stream)
+    images = path.is_dir() or path.suffix == ".npz"
+    if DATASETS.find(stream) is not None or (is_target(stream) and not images):
+        return stream, data
+    if not images and not path.exists() and os.sep not in stream:
+        DATASETS.check(stream)
+    if not path.exists():
+        raise MissingData(f"There is no file or folder {path.absolute()}. Names of streams: ctta ls streams.")
+    if data is not None:
+        raise ParameterError(f"{stream} is the path of the images already. Leave out --data.")
+    return OWN.name, path

@@ -1,0 +1,127 @@
+"""A user's own images: folders `domain/class/*`, or one npz per domain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ctta._checks.sequences import names_of, paths_of
+from ctta._system.files import is_file, printable
+from ctta.datasets.array_files import read_npz
+from ctta.datasets.arrays import Images
+from ctta.datasets.checks import images_of, labels_of, refuse_out_of_range
+from ctta.datasets.domain import Domain
+from ctta.datasets.lists import read_lines
+from ctta.datasets.pictures import Pictures, as_it_is, centre, folders, listed
+from ctta.errors import BadData, MissingData, ParameterError
+
+#: A file that lists the names of the classes in the order of the model's logits, one a line.
+CLASS_LIST = "classes.txt"
+
+
+def image_folder(
+    folder: str | Path,
+    domains: str | Sequence[str] | None = None,
+    *,
+    classes: str | Sequence[str] | None = None,
+    side: int | None = None,
+) -> list[Domain]:
+    """Open the images of `domain/class/*`.
+
+    Args:
+        folder: The folder of the domains.
+        domains: The domains to open, in this order; by default all of them in alphabetical order.
+        classes: The names of the class folders in the order of the model's logits. By default the lines of
+            `classes.txt` in ``folder``, or else all names in alphabetical order.
+        side: The side in pixels to resize and crop images to; without it all must have one size.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise MissingData(f"{root.absolute()} is not a folder. It must hold one folder per domain: domain/class/*.png.")
+    names = [path.name for path in folders(root)] if domains is None else names_of(domains, "domains")
+    for name in names:
+        if not (root / name).is_dir():
+            raise MissingData(f"The domain {name} is not in {root.absolute()}.")
+    # Of every domain, wanted or not: a class must have one number whichever domains are read.
+    every = {c.name for d in folders(root) for c in folders(d)}
+    order = class_order(root, every) if classes is None else names_of(classes, "classes")
+    number = {name: index for index, name in enumerate(order)}
+    prepare = as_it_is if side is None else centre(side)
+    found = []
+    for name in names:
+        paths: list[Path] = []
+        y: list[int] = []
+        for place in folders(root / name):
+            if place.name not in number:
+                raise BadData(f"{place} is not one of the {len(order)} classes.")
+            pictures = listed(place)
+            paths += pictures
+            y += [number[place.name]] * len(pictures)
+        if not paths:
+            raise MissingData(f"The domain {name} in {root.absolute()} has no images in folders {name}/class.")
+        found.append(Domain(printable(name), 0, Pictures(paths, y, prepare), files=tuple(paths), classes=len(order)))
+    if not found:
+        raise MissingData(
+            f"{root.absolute()} {contents(root)}. It must hold one folder per domain: domain/class/*.png."
+        )
+    return found
+
+
+def own_arrays(paths: str | Path | Sequence[str | Path], *, classes: int | None = None) -> list[Domain]:
+    """Open one domain per npz, named after the file.
+
+    Args:
+        paths: Files with `x`, images (N, H, W, 3) or (N, 3, H, W), and `y`, their classes.
+        classes: The number of classes; a label above it is refused.
+    """
+    found = []
+    for path in paths_of(paths, "paths"):
+        found.append(Domain(printable(path.stem), 0, read_images(path, classes), files=(path,)))
+    return found
+
+
+def read_images(path: Path, classes: int | None = None) -> Images:
+    """Read the labelled images of an npz.
+
+    Args:
+        path: A file with `x`, images (N, H, W, 3) or (N, 3, H, W), and `y`, their classes.
+        classes: The number of classes; a label above it is refused.
+    """
+    x, y = read_npz(path, hint="Save your images with np.savez(path, x=images, y=labels).")
+    images = images_of(x, path)
+    refuse_out_of_range(images, path)
+    return Images(images, labels_of(y, path, count=len(x), classes=classes))
+
+
+def class_order(folder: Path, names: set[str]) -> tuple[str, ...]:
+    """Return class names in the order of the model's logits: that of `classes.txt`, or else alphabetical.
+
+    Args:
+        folder: The folder that may hold `classes.txt`.
+        names: The names of the class folders.
+
+    Raises:
+        BadData: If `classes.txt` lacks one of them, or repeats a name.
+    """
+    path = folder / CLASS_LIST
+    if not is_file(path):
+        return tuple(sorted(names))
+    order = tuple(line.strip() for line in read_lines(path) if line.strip())
+    if missing := sorted(names - set(order)):
+        raise BadData(f"{path} must list every class in the order of the model's logits; {missing[0]!r} is missing.")
+    if len(set(order)) != len(order):
+        raise BadData(f"{path} lists a class twice: {next(name for name in order if order.count(name) > 1)!r}.")
+    return order
+
+
+def refuse_side(side: int | None, folder: Path) -> None:
+    """Refuse to resize arrays: only image files are."""
+    if side is not None:
+        raise ParameterError(f"--side resizes image files; {folder} holds arrays. Leave out --side.")
+
+
+def contents(folder: Path) -> str:
+    """Say what a folder holds, for messages."""
+    names = sorted(printable(path.name) for path in folder.iterdir())
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"holds {', '.join(names[:3])}{more}" if names else "is empty"

@@ -1,0 +1,1 @@
+"""Write corrupted versions of datasets."""

@@ -1,0 +1,137 @@
+"""A "-C" version of a user's own images, in the published layouts, part by part and resumable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol
+
+from ctta._checks.numbers import check_seed
+from ctta._checks.sequences import names_of, numbers_of
+from ctta.corruptions import CORRUPTIONS, constants, frost_source
+from ctta.corruptions.constants import Scale
+from ctta.datasets.manifest import NAME, read_manifest, write_manifest
+from ctta.errors import BadData, ParameterError
+
+Progress = Callable[[str, int, int], None]  # what is made, images done, images in all
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to make of the images."""
+
+    corruptions: tuple[str, ...] = CORRUPTIONS
+    severities: tuple[int, ...] = (1, 2, 3, 4, 5)
+    seed: int = 0
+    scale: Scale | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "corruptions", names_of(self.corruptions, "corruptions"))
+        object.__setattr__(self, "severities", numbers_of(self.severities, "severities"))
+        check_seed(self.seed)
+        for name in self.corruptions:
+            for severity in self.severities:
+                constants(name, severity=severity, scale=self.scale)
+        for given in (self.corruptions, self.severities):
+            if not given or len(set(given)) != len(given):
+                raise ParameterError(f"Corruptions and severities must be given once each. Got {given}.")
+
+
+class Source(Protocol):
+    """The images to corrupt, and the layout their corrupted versions are written in."""
+
+    images: int
+    side: int  # the shorter side in pixels
+
+    def describe(self) -> dict[str, Any]:
+        """What the manifest says of the input and the format of the output."""
+
+    def parts(self, recipe: Recipe) -> list[str]:
+        """The files or folders to make, relative to the output."""
+
+    def make(self, part: str, out: Path, recipe: Recipe, advance: Callable[[int], None]) -> None:
+        """Make one part, whole or not at all."""
+
+    def finish(self, out: Path, recipe: Recipe) -> None:
+        """Write what goes with the parts."""
+
+    def digest(self, part: str, out: Path) -> str:
+        """The SHA-256 of a finished part."""
+
+    def per_part(self, recipe: Recipe) -> int:
+        """How many images a part takes to make."""
+
+
+def make_c(
+    source: Source, out: Path, recipe: Recipe, *, progress: Progress | None = None
+) -> tuple[list[str], list[str]]:
+    """Make every part that is not there yet; gives those made and those that were there and verified."""
+    note = _continued(out, _manifest(source, recipe))
+    parts: dict[str, str] = note["parts"]
+    total = len(source.parts(recipe)) * source.per_part(recipe)
+    made, kept = [], []
+    done = 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress is not None:
+            progress(part, done, total)
+
+    write_manifest(out, note)
+    for part in source.parts(recipe):
+        if part in parts and (out / part).exists() and source.digest(part, out) == parts[part]:
+            kept.append(part)
+            advance(source.per_part(recipe))
+            continue
+        source.make(part, out, recipe, advance)
+        parts[part] = source.digest(part, out)
+        made.append(part)
+        write_manifest(out, note)
+    source.finish(out, recipe)
+    return made, kept
+
+
+def _manifest(source: Source, recipe: Recipe) -> dict[str, Any]:
+    table = {
+        name: {str(s): constants(name, severity=s, side=source.side, scale=recipe.scale) for s in recipe.severities}
+        for name in recipe.corruptions
+    }
+    return {
+        **source.describe(),
+        "corruptions": list(recipe.corruptions),
+        "severities": list(recipe.severities),
+        "seed": recipe.seed,
+        "scale": recipe.scale,
+        "side": source.side,
+        "constants": table,
+        "frost": frost_source(),
+        "versions": {package: version(package) for package in ("ctta", "numpy", "pillow", "torch")},
+    }
+
+
+def _continued(out: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    """The manifest with what earlier runs made; refuses a folder that holds anything else."""
+    found = read_manifest(out)
+    if found is None:
+        if out.exists() and any(out.iterdir()):
+            raise BadData(f"{out} is not empty and ctta corrupt did not make it: choose another folder.")
+        return {**asked, "parts": {}}
+    may_differ = {"versions", "corruptions", "constants"}
+    changed = [key for key, value in asked.items() if key not in may_differ and found.get(key) != value]
+    if changed:
+        raise ParameterError(
+            f"{out} was made with another {', '.join(changed)} ({NAME} says so): choose another folder, or delete it."
+        )
+    kinds = {"corruptions": list, "constants": dict, "parts": dict}
+    wrong = [key for key, kind in kinds.items() if not isinstance(found.get(key), kind)]
+    if wrong:
+        raise BadData(f"{out / NAME} is damaged: it has no {wrong[0]}. Delete {out}, or choose another folder.")
+    return {
+        **asked,
+        "corruptions": list(dict.fromkeys(found["corruptions"] + asked["corruptions"])),
+        "constants": found["constants"] | asked["constants"],
+        "parts": found["parts"],
+    }

@@ -1,0 +1,120 @@
+"""Corrupting a folder of images: `<corruption>/<severity>/<same subfolders>`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from PIL import Image
+
+from ctta.corruptions import corrupt
+from ctta.datasets.pictures import SUFFIXES, as_it_is, centre, read_picture
+from ctta.datasets.write.corrupt_dataset import Recipe
+from ctta.errors import BadData, MissingData
+
+Format = Literal["jpeg", "png"]
+QUALITY = 85  # of the published JPEG files
+SMALLEST = 16
+_CHUNK = 16
+
+
+class FolderSource:
+    """Image files in a folder and its subfolders, at any size, or cropped to one."""
+
+    def __init__(self, folder: Path, *, file_format: Format = "jpeg", side: int | None = None) -> None:
+        if not folder.is_dir():
+            raise MissingData(f"{folder.absolute()} is not there.")
+        self.folder, self.format, self.cropped = folder, file_format, side
+        # As the published ImageNet-C: the shorter side to 256 for a crop of 224.
+        self.prepare = as_it_is if side is None else centre(side, resize=round(side * 8 / 7))
+        self.paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+        if not self.paths:
+            raise MissingData(f"{folder.absolute()} holds no images.")
+        self.names = [self._named(path) for path in self.paths]
+        if len(set(self.names)) != len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise BadData(f"Two images in {folder} would both become {twice}: rename one of them.")
+        self.images, self.side = len(self.paths), side or min(self._read(self.paths[0]).size)
+
+    def describe(self) -> dict[str, Any]:
+        """The input's name and digest, and the format of the output."""
+        return {
+            "input": {"name": self.folder.name, "sha256": _digest(self.folder, self.paths), "images": self.images},
+            "format": f"jpeg, quality {QUALITY}" if self.format == "jpeg" else "png",
+            "cropped_to": self.cropped,
+        }
+
+    def parts(self, recipe: Recipe) -> list[str]:
+        """One folder per corruption and severity."""
+        return [f"{name}/{severity}" for name in recipe.corruptions for severity in recipe.severities]
+
+    def per_part(self, recipe: Recipe) -> int:
+        """Every image once."""
+        return self.images
+
+    def make(self, part: str, out: Path, recipe: Recipe, advance: Callable[[int], None]) -> None:
+        """Write one corruption at one severity into a folder that gets its name at the end."""
+        name, _, severity = part.partition("/")
+        temporary = out / f".{name}.{severity}.tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        for first, pictures in self._batches():
+            x = torch.from_numpy(np.stack([np.asarray(picture) for picture in pictures])).permute(0, 3, 1, 2)
+            found = corrupt(x, name, severity=int(severity), seed=recipe.seed, scale=recipe.scale)
+            for target, pixels in zip(self.names[first:], found.permute(0, 2, 3, 1).numpy(), strict=False):
+                self._save(Image.fromarray(pixels), temporary / target)
+            advance(len(pictures))
+        (out / name).mkdir(exist_ok=True)
+        shutil.rmtree(out / part, ignore_errors=True)  # a part the manifest does not vouch for
+        temporary.rename(out / part)
+
+    def finish(self, out: Path, recipe: Recipe) -> None:
+        """Leave no half-made folders of an earlier run."""
+        for left in out.glob(".*.tmp"):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def digest(self, part: str, out: Path) -> str:
+        """Of the names and contents of all files."""
+        return _digest(out / part, [out / part / name for name in self.names])
+
+    def _batches(self) -> Iterator[tuple[int, list[Image.Image]]]:
+        """Runs of neighbours that have one size, with the position of the first."""
+        batch: list[Image.Image] = []
+        for position, path in enumerate(self.paths):
+            picture = self._read(path)
+            if batch and (picture.size != batch[0].size or len(batch) == _CHUNK):
+                yield position - len(batch), batch
+                batch = []
+            batch.append(picture)
+        yield len(self.paths) - len(batch), batch
+
+    def _read(self, path: Path) -> Image.Image:
+        picture = self.prepare(read_picture(path), path)
+        if min(picture.size) < SMALLEST:
+            raise BadData(f"{path} is {picture.width} x {picture.height} pixels; corruptions need {SMALLEST} or more.")
+        return picture
+
+    def _named(self, path: Path) -> Path:
+        name = path.relative_to(self.folder)
+        suffixes = {"jpeg": (".jpeg", ".jpg"), "png": (".png",)}[self.format]
+        return name if name.suffix.lower() in suffixes else name.with_suffix(suffixes[-1])
+
+    def _save(self, image: Image.Image, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if self.format == "jpeg":
+            image.save(target, format="JPEG", quality=QUALITY, optimize=True)
+        else:
+            image.save(target, format="PNG")
+
+
+def _digest(folder: Path, paths: list[Path]) -> str:
+    whole = hashlib.sha256()
+    for path in paths:
+        content = path.read_bytes() if path.is_file() else b""
+        whole.update(os.fsencode(path.relative_to(folder).as_posix()) + b"\0" + hashlib.sha256(content).digest())
+    return whole.hexdigest()

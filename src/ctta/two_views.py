@@ -1,0 +1,33 @@
+"""Forward a batch and its augmented view through one network, both with gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from ctta.classifier import Classifier
+
+Features = tuple[Tensor, Tensor]
+
+
+def view_pass(student: Classifier, view: Callable[[], Tensor], *, recompute: bool) -> Callable[[], Features]:
+    """Prepare the forward pass of the augmented view, to be run after that of the batch itself.
+
+    Args:
+        student: The network that learns.
+        view: Makes the augmented images.
+        recompute: Discard the activations of the view and compute them again for its gradients. This saves nearly half
+            the memory of a step, for one more forward pass.
+
+    Returns:
+        A function that returns the logits (N, C) and features (N, d) of the view.
+    """
+    if not recompute:
+        return lambda: student.with_features(view())
+    # The view first: gradients flow through the last pass first, so that the batch's activations are gone before the
+    # view's come back. Two gradients make the same sum in either order, to the bit.
+    # Students are in eval mode and draw no random numbers. Restoring torch's generator would affect other threads.
+    made: Features = checkpoint(student.with_features, view(), use_reentrant=False, preserve_rng_state=False)
+    return lambda: made

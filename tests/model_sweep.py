@@ -1,0 +1,60 @@
+"""Whether a model of another library can be adapted, saved, loaded and frozen."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import ctta
+from ctta.norms import norm_layers
+from ctta.testing.compare import difference
+from third_party import third_party
+from timm_families import Family
+
+
+def build(family: Family) -> nn.Module:
+    """The architecture of a family with random weights, the same every time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model: nn.Module = third_party("timm").create_model(family.architecture, num_classes=10, **family.sizes)
+    return model.eval()
+
+
+def images(side: int, batches: int = 2) -> list[Tensor]:
+    x = torch.rand(2 * batches, 3, side, side, generator=torch.Generator().manual_seed(1))
+    return list(torch.split(x, 2))
+
+
+def goes_on(method: str, model: nn.Module, side: int, folder: Path, **settings: Any) -> None:
+    """Raise AssertionError unless an adapter learns and, loaded from its file, continues with equal bits."""
+    first, second = images(side)
+    adapter = ctta.method(method)(model, **settings)
+    logits = adapter.step(first).logits
+    assert logits.shape == (2, 10) and logits.isfinite().all()
+    assert adapter.skipped == 0
+    adapter.save(folder / "adapter")
+    loaded = ctta.Adapter.load(folder / "adapter", copy.deepcopy(model))
+    assert torch.equal(adapter.step(second).logits, loaded.step(second).logits)
+    assert difference(adapter.state_dict(), loaded.state_dict()) is None
+    freeze = getattr(adapter, "freeze", None)
+    # CoTTA predicts with the mean over random views, which a frozen adapter leaves out.
+    if freeze is not None and method != "cotta":
+        torch.testing.assert_close(freeze()(first), adapter.predict(first), rtol=1e-3, atol=1e-4)
+
+
+@torch.no_grad()
+def recorded_order(model: nn.Module, side: int) -> list[str]:
+    """Names of the norm layers in the order in which a forward pass first runs them."""
+    order: dict[str, None] = {}
+    hooks = [
+        layer.register_forward_hook(lambda layer, args, output, name=name: order.setdefault(name))
+        for name, layer in norm_layers(model).items()
+    ]
+    model(images(side)[0])
+    for hook in hooks:
+        hook.remove()
+    return list(order)
