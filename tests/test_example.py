@@ -12,5 +12,5 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "adapt_my_model.py"
 def test_the_example_runs_and_resumes_bit_for_bit() -> None:
     run = subprocess.run([sys.executable, str(EXAMPLE)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert "the answers are the same, bit for bit" in run.stdout
+    assert "the predictions are the same, bit for bit" in run.stdout
     assert run.stdout.count("alpha") == 3

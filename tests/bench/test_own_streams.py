@@ -222,4 +222,4 @@ def test_a_run_resumed_at_its_leftover_scores_it_as_the_whole_run_does() -> None
 def test_a_run_with_a_leftover_of_one_image_ends_with_a_record(tmp_path: Path) -> None:
     job = Job("tent", "digits", "digits_resnet8", corruptions=("brightness",), images=5, batch_size=4)
     record = do(job, tmp_path)
-    assert record["complete"] and record["counts"]["brightness"]["images"] == 5
+    assert record.complete and record.counts["brightness"].images == 5

@@ -97,6 +97,7 @@ def test_the_command_line_prints_and_records_names_that_are_not_utf_8(tmp_path: 
     for domain in ("a", os.fsdecode(b"\xfe")):
         for number in range(4):
             picture(data / domain / "one" / f"{number}.png", 60 * number, (32, 32))
+    (data / "classes.txt").write_text("one\n" + "".join(f"another{number}\n" for number in range(9)))
     code = "import sys; from ctta.cli import main; sys.exit(main())"
     words = ["run", "source", "folder", "--model", "digits_resnet8", "--data", str(data), "--batch-size", "4"]
     done = subprocess.run(
