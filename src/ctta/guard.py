@@ -46,7 +46,7 @@ class Rule:
     summed over images and never below zero, must reach the guard's patience. A collapse fires at once, a slow decline
     after some batches, a single odd batch never.
 
-    Attributes:
+    Args:
         signal: "agreement" with the reference (share of equal answers); "drift" (share of different answers, divided by
             the reference's own normalised entropy: where the reference is unsure, more answers may differ);
             "lost_diversity" (how much less diverse the answers are than the reference's for the same images);
@@ -67,6 +67,9 @@ class Rule:
     @classmethod
     def parse(cls, text: str) -> Rule:
         """Read a rule, such as ``drift > usual + 0.75: fallback``.
+
+        Args:
+            text: A signal, ``<`` or ``>``, a limit, a colon and an action.
 
         Raises:
             ParameterError: The text is not a rule.
@@ -96,7 +99,12 @@ class Rule:
         return f"{self.signal} {'<' if self.below else '>'} {limit}: {self.action}"
 
     def excess(self, value: float, usual: float | None) -> float:
-        """How far a value is beyond the limit, as a share of the limit; negative within it."""
+        """Return how far a value is beyond the limit, as a share of the limit; negative within it.
+
+        Args:
+            value: The value of the signal.
+            usual: Its usual value, or None if that is not known yet.
+        """
         if self.factor and usual is None:
             return 0.0
         limit = self.factor * (usual or 0.0) + self.offset
@@ -105,7 +113,11 @@ class Rule:
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Read rules that are separated by semicolons; an empty text has none."""
+    """Read rules that are separated by semicolons.
+
+    Args:
+        text: The rules; an empty text has none.
+    """
     return tuple(Rule.parse(part) for part in text.split(";") if part.strip())
 
 
@@ -118,7 +130,7 @@ DEFAULT_RULES: tuple[Rule, ...] = parse_rules(DEFAULT_TEXT)
 class Compared:
     """A comparison with the reference over some images.
 
-    Attributes:
+    Args:
         images: How many.
         agreement: Share of equal answers.
         drift: Share of different answers, divided by the reference's normalised entropy.
@@ -135,7 +147,7 @@ class Compared:
 class Signals:
     """What one batch showed.
 
-    Attributes:
+    Args:
         images: Images in the batch.
         entropy: Mean entropy of the adapter's answers, divided by log K.
         diversity: Entropy of their mean prediction, divided by log K.
@@ -165,7 +177,7 @@ class Signals:
 class Verdict:
     """What to do after a batch.
 
-    Attributes:
+    Args:
         alarm: The rule that fired, as text; None if none did.
         restore: The state to return to, if any.
     """
@@ -189,6 +201,16 @@ class Watch:
         patience: How much excess, in images, makes an alarm. Recent alarms divide it.
         memory: Values from which the usual one is taken.
         forgive: Batches without an alarm after which an alarm is forgotten.
+        phase: "ok", "cooldown" or "probation".
+        action: The action of the last alarm, while it lasts.
+        left: Batches left of the cooldown or the probation.
+        length: Batches of the last cooldown.
+        batches: Batches observed.
+        alarms: Alarms so far.
+        strikes: Alarms that are not forgotten yet.
+        since: Batches since the last alarm, or since one was forgotten.
+        sums: The excess of every rule so far.
+        usual: The values from which the usual one of each signal is taken.
     """
 
     rules: Sequence[Rule] = DEFAULT_RULES
@@ -209,7 +231,7 @@ class Watch:
     usual: dict[str, deque[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """No excess yet."""
+        """Start every rule without excess."""
         self.sums = self.sums or [0.0] * len(self.rules)
 
     def learns(self) -> bool:
@@ -230,7 +252,11 @@ class Watch:
         return self.phase == "ok" and all(total < self._limit() / 4 for total in self.sums)
 
     def observe(self, signals: Signals) -> Verdict:
-        """Take in what a batch showed, and decide."""
+        """Take in what a batch showed, and decide.
+
+        Args:
+            signals: What the batch showed.
+        """
         self.batches += 1
         self._forgive()
         if self.phase == "cooldown":
@@ -259,6 +285,9 @@ class Watch:
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` gave.
+
+        Args:
+            state: The state of a guard with the same rules.
 
         Raises:
             KeyError, TypeError, ValueError: It is damaged, or of other rules. Nothing changes.

@@ -46,7 +46,12 @@ class Reference:
         adapter._window = None
 
     def predict(self, held: Tensor, newest: int) -> Tensor:
-        """Predict for the last images of those that an adapter holds."""
+        """Predict for the last images of those that an adapter holds.
+
+        Args:
+            held: The images of the window, or the batch.
+            newest: How many of them to predict for.
+        """
         return self.adapter.predict(held, allow_small=True)[-newest:]
 
 
@@ -61,7 +66,12 @@ class Pool:
 
     @torch.no_grad()
     def add(self, own: Tensor, referred: Tensor) -> Compared | None:
-        """Add a batch; the comparison once there are enough images, and then the pool is empty again."""
+        """Add a batch, and return the comparison once there are enough images; the pool is then empty again.
+
+        Args:
+            own: The logits of the adapter.
+            referred: The logits of the reference for the same images.
+        """
         p, q = own.double().softmax(1).sum(0).cpu(), referred.double().softmax(1).sum(0).cpu()
         self.own, self.referred = (
             p if self.own is None else self.own + p,
@@ -83,7 +93,11 @@ class Pool:
         return dict(vars(self))
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state` gave."""
+        """Take over what `state` gave.
+
+        Args:
+            state: The content of another pool.
+        """
         for name in vars(self):
             setattr(self, name, state[name])
 
@@ -132,7 +146,10 @@ class Guarded(Adapter):
             raise ParameterError(f"Guarded takes an adapter, such as ctta.Tent(model). Got {type(adapter).__name__}.")
         LazyBuffers.__init__(self)
         self.inner = adapter
-        self.rules, self.every, self.cooldown, self.keep_every = rules, every, cooldown, keep_every
+        self.rules = rules
+        self.every = every
+        self.cooldown = cooldown
+        self.keep_every = keep_every
         self.patience = patience
         self.reference = reference or Reference(_as_new(adapter))
         self._anew()
@@ -161,7 +178,11 @@ class Guarded(Adapter):
         return self._refer(admitted, pushed=False)
 
     def see(self, x: Tensor) -> None:
-        """Take images into the window, if there is one, without learning from them."""
+        """Take images into the window, if there is one, without learning from them.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1].
+        """
         window = self.inner._window
         if window is None:
             return
@@ -193,7 +214,11 @@ class Guarded(Adapter):
         return self.verdict
 
     def take_over(self, state: Mapping[str, Any]) -> None:
-        """Replace the guarded adapter's state by another adapter's; the guard starts anew and takes it as good."""
+        """Replace the state of the guarded adapter; the guard starts anew and takes it as good.
+
+        Args:
+            state: The ``state_dict`` of an adapter of the same method and source.
+        """
         self.inner.load_state_dict(state)
         self._anew()
         self._good = self._candidate = self._moving()
@@ -362,7 +387,9 @@ class _GuardedAnswer(Answer):
     """The prediction of a guarded adapter, by the adapter or by the reference."""
 
     def __init__(self, guarded: Guarded, x: Tensor) -> None:
-        self._guarded, self._inner, self._open = guarded, None, False
+        self._guarded = guarded
+        self._inner: Answer | None = None
+        self._open = False
         watch = guarded.watch
         self._compares = watch.asks_reference()
         if watch.learns():

@@ -124,7 +124,7 @@ def test_a_state_of_another_source_or_method_is_refused_and_changes_nothing() ->
                 service.put_state("cam", data)
         forged = tent(classifier())
         with torch.no_grad():
-            next(p for n, p in forged.named_parameters() if n in forged._still).add_(1)
+            next(p for n, p in forged.named_parameters() if n in forged._frozen).add_(1)
         with pytest.raises(SourceMismatch):
             service.put_state("cam", serialised(forged))
         assert same(service.state("cam"), before)
@@ -135,7 +135,7 @@ def test_streams_share_what_never_learns() -> None:
         ask(service, images(8), "a")
         ask(service, images(8), "b")
         a, b = (service._lanes[name]._learner.adapter.inner for name in "ab")  # type: ignore[union-attr]
-        assert all(a.get_parameter(name).data_ptr() == b.get_parameter(name).data_ptr() for name in a._still)
+        assert all(a.get_parameter(name).data_ptr() == b.get_parameter(name).data_ptr() for name in a._frozen)
         assert all(one is other for one, other in zip(a._initial.values(), b._initial.values(), strict=True))
         assert not any(p is q for p, q in zip(a.trained, b.trained, strict=True))
 
