@@ -15,6 +15,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -82,7 +83,7 @@ def trials(method: str, bad: int) -> Iterator[Trial]:
 
 def run(method: str, trial: Trial, source: Classifier, *, compare: bool) -> Outcome:
     """One run."""
-    options = {} if trial.lr is None else {"lr": trial.lr}
+    options: dict[str, Any] = {} if trial.lr is None else {"lr": trial.lr}
     guarded = Guarded(get_method(method)(copy.deepcopy(source), **options))
     plain = get_method(method)(copy.deepcopy(source), **options) if compare else None
     errors: list[float] = []
