@@ -70,10 +70,10 @@ def trials(method: str, bad: int) -> Iterator[Trial]:
     one_class = of_class[torch.randint(len(of_class), (bad * size,), generator=generator)]
     by_label = y.view(15, -1).argsort(dim=1, stable=True) + torch.arange(15).unsqueeze(1) * (len(y) // 15)
     parts: dict[str, list[Labelled]] = {
-        "one class": [(x[rows], y[rows]) for rows in one_class.split(size)],
+        "one class": [(x[rows], y[rows]) for rows in torch.split(one_class, size)],
         "noise": [(torch.rand(good[0][0].shape, generator=generator), no_labels) for _ in range(bad)],
         "black": [(torch.zeros_like(good[0][0]), no_labels)] * bad,
-        "sorted": [(x[rows], y[rows]) for rows in by_label.flatten()[: bad * size].split(size)],
+        "sorted": [(x[rows], y[rows]) for rows in torch.split(by_label.flatten()[: bad * size], size)],
     }
     yield Trial("healthy", good[:126], 0)
     yield Trial("learning rate", good[:126], 0, TOO_HIGH[method])
