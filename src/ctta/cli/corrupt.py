@@ -52,7 +52,10 @@ def corrupt(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Corrupt images, in the layout of CIFAR-10-C (arrays) or ImageNet-C (folders). An interrupted command resumes."""
+    """Corrupt images, in the layout of CIFAR-10-C (arrays) or ImageNet-C (folders). An interrupted command resumes.
+
+    It computes on the CPU, so that the files do not depend on the device.
+    """
     from ctta.cli.bar import parts_bar  # noqa: PLC0415 - ctta --help must not import torch
     from ctta.corruptions import CORRUPTIONS  # noqa: PLC0415
     from ctta.datasets.write.arrays import ArraySource  # noqa: PLC0415
