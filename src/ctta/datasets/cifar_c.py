@@ -44,8 +44,8 @@ def cifar10_c(
         folder: The folder with `labels.npy` and one npy for each corruption.
         corruptions: One or more names of corruptions; by default the 15 of the benchmark.
         severities: One or more severities from 1 to 5.
-        verify: Whether to compare the MD5 of every file with the published one; a folder that `ctta corrupt` made is
-            then refused.
+        verify: Whether to compare the MD5 of every file read with the published one; a folder that `ctta corrupt`
+            made is then refused.
     """
     return _stacked(Path(folder), corruptions, severities, _CIFAR10_C, verify=verify)
 
@@ -63,8 +63,8 @@ def cifar100_c(
         folder: The folder with `labels.npy` and one npy for each corruption.
         corruptions: One or more names of corruptions; by default the 15 of the benchmark.
         severities: One or more severities from 1 to 5.
-        verify: Whether to compare the MD5 of every file with the published one; a folder that `ctta corrupt` made is
-            then refused.
+        verify: Whether to compare the MD5 of every file read with the published one; a folder that `ctta corrupt`
+            made is then refused.
     """
     return _stacked(Path(folder), corruptions, severities, _CIFAR100_C, verify=verify)
 

@@ -103,7 +103,7 @@ def make_c(
 
     Args:
         source: The images to corrupt.
-        out: The output folder: empty, missing, or made earlier with the same settings.
+        out: The output folder: missing, empty, or made earlier from the same images, severities, seed and scale.
         recipe: The corruptions, severities, seed and scale.
         progress: Called with the name of the part, the number of images done so far and the total; None reports
             nothing.
