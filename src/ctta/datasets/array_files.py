@@ -20,14 +20,23 @@ _MAP_FROM = 64 << 20
 
 
 def write_npz(path: Path, **arrays: NDArray[Any]) -> None:
-    """Write named arrays as one npz."""
+    """Write named arrays to one uncompressed npz.
+
+    Args:
+        path: The file to write; it is replaced as a whole.
+        arrays: The arrays by their names in the file.
+    """
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     write_atomically(path, buffer.getvalue())
 
 
 def npy_bytes(array: NDArray[Any]) -> bytes:
-    """An array as the bytes of an npy file."""
+    """Return an array as the bytes of an npy file.
+
+    Args:
+        array: An array of numbers of any shape.
+    """
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()

@@ -15,18 +15,18 @@ from ctta.errors import ParameterError
 
 @dataclass(frozen=True, init=False)
 class Images:
-    """Images (N, C, H, W), uint8 or floats in [0, 1], and their classes (N,)."""
+    """Hold images (N, C, H, W), uint8 or floats in [0, 1], and their classes (N,).
+
+    Args:
+        x: Images (N, C, H, W) or (N, H, W, C), or a list of images of one size.
+        y: The class of each image, an integer from 0 on.
+    """
 
     x: Tensor
     y: Tensor
 
     def __init__(self, x: Tensor | NDArray[Any] | list[Any], y: Tensor | NDArray[Any] | list[int]) -> None:
-        """Hold images and their labels as tensors.
-
-        Args:
-            x: Images (N, C, H, W) or (N, H, W, C), or a list of images of one size.
-            y: The class of each image, an integer from 0 on.
-        """
+        """Convert images and labels to tensors."""
         object.__setattr__(self, "x", images_tensor(x))
         object.__setattr__(self, "y", labels_tensor(y, len(self.x)))
 
@@ -34,11 +34,19 @@ class Images:
         return len(self.y)
 
     def take(self, which: slice | Tensor) -> Images:
-        """The images a slice or a tensor of positions names, in its order."""
+        """Return the images at some positions, in the order given.
+
+        Args:
+            which: A slice, or a tensor of positions.
+        """
         return Images(self.x[which], self.y[which])
 
     def first(self, count: int | None) -> Images:
-        """The first images; all of them where count is None."""
+        """Return the first images.
+
+        Args:
+            count: How many, from 1 to all of them; None returns all.
+        """
         if count is None:
             return self
         if not 1 <= count <= len(self):

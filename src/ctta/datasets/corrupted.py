@@ -26,10 +26,15 @@ def corrupted(
     scale: Scale | None = None,
     keep: bool = False,
 ) -> list[Domain]:
-    """One domain per corruption and severity, made from clean images when they are needed.
+    """Return one domain for each corruption and severity, made from clean images when they are needed.
 
-    ``scale`` names the constants of the corruptions, "cifar" or "imagenet" (None: by image size). ``keep`` makes and
-    holds a whole domain at once, for streams that several methods run through.
+    Args:
+        images: The clean images.
+        corruptions: One or more names of corruptions; by default the 15 of the benchmark.
+        severities: One or more severities from 1 to 5.
+        seed: Seed of the random numbers.
+        scale: "cifar" or "imagenet", whose published constants to use; None chooses or interpolates them by image size.
+        keep: Whether to corrupt a whole domain at once and hold it in memory, for streams that several methods read.
     """
     domains, levels = [], numbers_of(severities, "severities")
     check_seed(seed)
@@ -42,7 +47,16 @@ def corrupted(
 
 
 class Corrupted:
-    """Images that are corrupted as they are taken; an image looks the same in every batch."""
+    """Corrupt images as they are taken; an image looks the same in every batch.
+
+    Args:
+        images: The clean images.
+        name: The corruption.
+        severity: 1 (mild) to 5 (strong).
+        seed: Seed of the random numbers.
+        scale: "cifar" or "imagenet", whose published constants to use; None chooses or interpolates them by image size.
+        keep: Whether to corrupt all images the first time any are taken, and hold them in memory.
+    """
 
     def __init__(
         self, images: Labelled, name: str, severity: int, *, seed: int, scale: Scale | None, keep: bool
@@ -60,7 +74,11 @@ class Corrupted:
         return len(self.images)
 
     def take(self, which: slice | Tensor) -> Images:
-        """The corrupted images at these positions."""
+        """Return the corrupted images at some positions.
+
+        Args:
+            which: A slice, or a tensor of positions.
+        """
         if not self.keep:
             return self._made(which)
         with self._making:  # methods may run through one stream side by side
@@ -77,7 +95,11 @@ class Corrupted:
 
 
 class Pooled:
-    """Several domains as one set of images."""
+    """Join several domains into one set of images.
+
+    Args:
+        domains: The domains, at least one, with images of one size; positions count through them in this order.
+    """
 
     def __init__(self, domains: Sequence[Domain]) -> None:
         self.domains = tuple(domains)
@@ -92,7 +114,11 @@ class Pooled:
         return int(self._ends[-1])
 
     def take(self, which: slice | Tensor) -> Images:
-        """The images at these positions, whichever domain they are from."""
+        """Return the images at some positions, as floats in [0, 1] from whichever domain they are in.
+
+        Args:
+            which: A slice, or a tensor of positions in all domains together.
+        """
         positions = torch.arange(len(self))[which]
         home = torch.searchsorted(self._ends, positions, right=True)
         parts, places = [], []

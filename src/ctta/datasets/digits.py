@@ -41,9 +41,12 @@ def digits() -> Digits:
 
 
 def enlarge(cells: Tensor) -> Tensor:
-    """Cells (N, 8, 8) of 0 to 16 as bilinear RGB images (N, 3, 32, 32), uint8.
+    """Enlarge digits to RGB images (N, 3, 32, 32), uint8, by bilinear interpolation.
 
     Every intermediate value is exact in single precision, so the images are the same on every machine.
+
+    Args:
+        cells: Digits (N, 8, 8) with values from 0 to 16.
     """
     smooth = interpolate(cells.float().unsqueeze(1), scale_factor=4, mode="bilinear")
     return (smooth * 255 / 16).round().to(torch.uint8).expand(-1, 3, -1, -1).contiguous()

@@ -24,12 +24,26 @@ class Labelled(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, which: slice | Tensor) -> Images:
-        """The images at these positions."""
+        """Return the images at some positions.
+
+        Args:
+            which: A slice, or a tensor of positions.
+        """
 
 
 @dataclass(frozen=True)
 class Domain:
-    """A domain of a benchmark and where its images come from."""
+    """Hold the images of one domain of a benchmark and where they come from.
+
+    Args:
+        name: The name of the domain, such as a corruption.
+        severity: The severity of the corruption; 0 if the domain has none.
+        images: The labelled images.
+        origin: "published" if the files match the published digests, "generated" if ctta made the corruptions,
+            otherwise "unverified".
+        files: The files that hold the images and their labels; empty if they do not come from files.
+        classes: The number of classes if the class folders define it, otherwise None.
+    """
 
     name: str
     severity: int  # 0 where a domain has none

@@ -23,7 +23,13 @@ _HINT = (
 def domainnet126(
     folder: str | Path, domains: str | Sequence[str] = TARGETS, *, lists: str | Path | None = None
 ) -> list[Domain]:
-    """DomainNet-126, its shorter side resized to 256 pixels and the central 224 kept."""
+    """Open DomainNet-126, with the shorter side of each image resized to 256 pixels and the central 224 kept.
+
+    Args:
+        folder: The folder that the paths in the lists start from, with one folder for each domain.
+        domains: One or more names of domains, by default clipart, painting and sketch.
+        lists: The folder with the lists `<domain>_list.txt`; by default ``folder``.
+    """
     root = Path(folder)
     found = []
     for name in names_of(domains, "domains"):

@@ -115,13 +115,22 @@ def class_order(folder: Path, names: set[str]) -> tuple[str, ...]:
 
 
 def refuse_side(side: int | None, folder: Path) -> None:
-    """Refuse to resize arrays: only image files are."""
+    """Refuse to resize arrays: only image files can be resized.
+
+    Args:
+        side: The side given by the user; anything but None is refused.
+        folder: The dataset, for the message.
+    """
     if side is not None:
         raise ParameterError(f"--side resizes image files; {folder} holds arrays. Leave out --side.")
 
 
 def contents(folder: Path) -> str:
-    """Say what a folder holds, for messages."""
+    """Describe what a folder holds, for messages.
+
+    Args:
+        folder: The folder; its first three names are given.
+    """
     names = sorted(printable(path.name) for path in folder.iterdir())
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"holds {', '.join(names[:3])}{more}" if names else "is empty"

@@ -33,11 +33,18 @@ def imagenet_c(
     synsets: str | Sequence[str] | None = None,
     side: int = 224,
 ) -> list[Domain]:
-    """The published ImageNet-C, or one that `ctta corrupt` made.
+    """Open the published ImageNet-C, or one that `ctta corrupt` made.
 
-    `images` names a text file with lines `synset/file`, such as RobustBench's `imagenet_test_image_ids.txt` with 5,000
-    images; without it all files are taken, by synset and name. A class is the position of its synset among the 1,000
-    in alphabetical order, or in `synsets`.
+    A class is the position of its synset among the 1,000 in alphabetical order, or in ``synsets``.
+
+    Args:
+        folder: The folder with `<corruption>/<severity>`, directly or inside the published groups such as `noise`.
+        corruptions: One or more names of corruptions; by default the 15 of the benchmark.
+        severities: One or more severities from 1 to 5.
+        images: A text file with lines `synset/file`, such as RobustBench's `imagenet_test_image_ids.txt` with 5,000
+            images. None takes all files, by synset and name.
+        synsets: The synsets in the order of the classes; by default the 1,000 folders in alphabetical order.
+        side: The width and height in pixels that every image must have.
     """
     root = Path(folder)
     origin: Origin = "unverified" if read_manifest(root) is None else "generated"

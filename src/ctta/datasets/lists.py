@@ -8,7 +8,11 @@ from ctta.errors import BadData
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a list; bytes that are not UTF-8 are kept as the file system keeps them in names."""
+    """Read the lines of a text file; bytes that are not UTF-8 are kept, as in file names.
+
+    Args:
+        path: The file.
+    """
     try:
         # Only at newlines: a name may hold what str.splitlines takes for the end of a line.
         return path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")

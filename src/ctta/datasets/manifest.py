@@ -14,7 +14,11 @@ MADE_BY = "ctta corrupt"
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """What `ctta corrupt` wrote about a folder; None where it made nothing there."""
+    """Read the manifest that `ctta corrupt` wrote to a folder; None if there is none.
+
+    Args:
+        folder: The folder that may hold `ctta-corrupt.json`.
+    """
     path = folder / NAME
     if not path.exists():
         return None
@@ -28,7 +32,12 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def stacked_severities(manifest: dict[str, Any], folder: Path) -> tuple[int, ...]:
-    """The severities that the arrays of a made folder hold, in their order."""
+    """Return the severities that the arrays of a folder hold, in their order.
+
+    Args:
+        manifest: The manifest of the folder.
+        folder: The folder, for the message.
+    """
     found = manifest.get("severities")
     if (
         not isinstance(found, list)
@@ -41,7 +50,12 @@ def stacked_severities(manifest: dict[str, Any], folder: Path) -> tuple[int, ...
 
 
 def write_manifest(folder: Path, content: dict[str, Any]) -> None:
-    """Write the note."""
+    """Write the manifest of a folder.
+
+    Args:
+        folder: The folder.
+        content: What to write besides `made_by`; it must be serializable as JSON.
+    """
     text = json.dumps({"made_by": MADE_BY, **content}, indent=2, ensure_ascii=False)
     # A name that is not UTF-8 has lone surrogates, and becomes the escapes that JSON has for them.
     write_atomically(folder / NAME, (text + "\n").encode("utf-8", "backslashreplace"))

@@ -18,7 +18,14 @@ _MOST_DIMENSIONS, _LONGEST_SIDE = 8, 1 << 48
 
 @dataclass(frozen=True)
 class NpyHeader:
-    """What the header of an npy says about the array behind it."""
+    """Hold what the header of an npy file says about its array.
+
+    Args:
+        dtype: The type of the numbers.
+        shape: The shape of the array.
+        fortran: Whether the array is in Fortran order.
+        length: The length of the header itself, in bytes.
+    """
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -33,6 +40,9 @@ class NpyHeader:
 
 def read_header(file: BinaryIO) -> NpyHeader:
     """Read the header at the file's position.
+
+    Args:
+        file: A file open for reading bytes; it is left at the start of the array.
 
     Raises:
         ValueError: if it is truncated, too long or malformed, or if the array does not hold plain numbers.

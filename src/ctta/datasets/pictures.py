@@ -25,7 +25,13 @@ _RESIZED_WHOLE = 1 << 26
 
 
 class Pictures:
-    """Labelled image files (N,), all prepared to one size."""
+    """Decode labelled image files as they are taken, all prepared to one size.
+
+    Args:
+        paths: The image files.
+        y: The class of each file, an integer from 0 on.
+        prepare: Applied to each decoded image, with its path for messages.
+    """
 
     def __init__(self, paths: Sequence[Path], y: Sequence[int], prepare: Prepare) -> None:
         self.paths, self.y, self.prepare = tuple(paths), torch.tensor(list(y), dtype=torch.long), prepare
@@ -34,7 +40,11 @@ class Pictures:
         return len(self.paths)
 
     def take(self, which: slice | Tensor) -> Images:
-        """The images at these positions, as uint8 (N, 3, H, W)."""
+        """Return the images at some positions, as uint8 (N, 3, H, W).
+
+        Args:
+            which: A slice, or a tensor of positions.
+        """
         positions = torch.arange(len(self))[which]
         paths = [self.paths[int(i)] for i in positions]
         pictures = [self.prepare(read_picture(path), path) for path in paths]
@@ -75,27 +85,49 @@ def read_picture(path: Path, formats: tuple[str, ...] = FORMATS) -> Image.Image:
 
 
 def as_it_is(image: Image.Image, path: Path) -> Image.Image:
-    """Leave an image alone."""
+    """Return an image unchanged.
+
+    Args:
+        image: The image.
+        path: The file it is from; not used.
+    """
     return image
 
 
 def exactly(side: int) -> Prepare:
-    """Refuse images that are not `side` x `side`."""
+    """Return a function that refuses images of another size.
+
+    Args:
+        side: The width and height they must have, in pixels.
+    """
     return partial(_exactly, side)
 
 
 def centre(side: int, *, resize: int | None = None) -> Prepare:
-    """Resize the shorter side (by default to `side`), bilinear, and keep the central square of `side` pixels."""
+    """Return a function that resizes an image (bilinear) and keeps its central square.
+
+    Args:
+        side: The side of the square, in pixels.
+        resize: The length to resize the shorter side to, in pixels; by default ``side``.
+    """
     return partial(_centre, side, side if resize is None else resize)
 
 
 def listed(folder: Path) -> list[Path]:
-    """The image files directly in a folder, by name."""
+    """List the image files directly in a folder by name, without hidden ones.
+
+    Args:
+        folder: The folder.
+    """
     return [p for p in _inside(folder) if p.suffix.lower() in SUFFIXES and p.name[0] != "." and is_file(p)]
 
 
 def folders(folder: Path) -> list[Path]:
-    """The folders directly in a folder, by name; hidden ones left out."""
+    """List the folders directly in a folder by name, without hidden ones.
+
+    Args:
+        folder: The folder.
+    """
     return [path for path in _inside(folder) if path.is_dir() and not path.name.startswith(".")]
 
 

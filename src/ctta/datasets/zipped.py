@@ -40,7 +40,11 @@ _LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
 
 
 def members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """The arrays of an npz by name."""
+    """Return the arrays of an npz by name, without reading them.
+
+    Args:
+        archive: The open npz.
+    """
     found: dict[str, zipfile.ZipInfo] = {}
     for member in archive.infolist():
         name = member.filename.removesuffix(".npy")
@@ -53,7 +57,12 @@ def members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """Read an array whole; zipfile compares its CRC."""
+    """Read a whole array; zipfile compares its CRC.
+
+    Args:
+        archive: The open npz.
+        member: The entry of the array.
+    """
     _refuse_encrypted(member)
     _refuse_bomb(member)
     with archive.open(member) as file:
@@ -68,7 +77,13 @@ def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[An
 
 
 def map_member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """Map an array that is stored without compression; its CRC is left to `crc_holds`."""
+    """Map an array that is stored without compression into memory; `crc_holds` checks its CRC.
+
+    Args:
+        path: The npz file.
+        archive: The same file, open.
+        member: The entry of the array.
+    """
     _refuse_encrypted(member)
     with archive.open(member) as file:
         header = _header(cast(BinaryIO, file), member)
@@ -80,7 +95,12 @@ def map_member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) ->
 
 
 def crc_holds(path: Path, member: zipfile.ZipInfo) -> bool:
-    """Whether the bytes of a stored member have the CRC that the archive promises."""
+    """Return whether the bytes of a member stored without compression have the CRC in the archive.
+
+    Args:
+        path: The npz file.
+        member: The entry of the array.
+    """
     crc = 0
     for piece in _stored_pieces(path, member):
         crc = zlib.crc32(piece, crc)

@@ -24,7 +24,12 @@ _CHUNK = 500
 
 
 class ArraySource:
-    """Images of an npz with `x` and `y`, or of an npy with a second one for the labels."""
+    """Corrupt the images of an npz with `x` and `y`, or of an npy with labels in a second one.
+
+    Args:
+        path: The npz, or the npy of images.
+        labels: The npy of labels; required for an npy of images, and not used for an npz.
+    """
 
     def __init__(self, path: Path, labels: Path | None = None) -> None:
         self.path = path
@@ -43,15 +48,30 @@ class ArraySource:
         }
 
     def parts(self, recipe: Recipe) -> list[str]:
-        """One file per corruption."""
+        """Return the files to make, one for each corruption.
+
+        Args:
+            recipe: The corruptions, severities, seed and scale.
+        """
         return [f"{name}.npy" for name in recipe.corruptions]
 
     def per_part(self, recipe: Recipe) -> int:
-        """Every image at every severity."""
+        """Return the number of images in a file: every image at every severity.
+
+        Args:
+            recipe: The corruptions, severities, seed and scale.
+        """
         return self.images * len(recipe.severities)
 
     def make(self, part: str, out: Path, recipe: Recipe, advance: Callable[[int], None]) -> None:
-        """Write one corruption, its severities stacked, in pieces that fit into memory."""
+        """Write one corruption, its severities stacked, in pieces that fit into memory.
+
+        Args:
+            part: The file to write, `<corruption>.npy`.
+            out: The output folder.
+            recipe: The corruptions, severities, seed and scale.
+            advance: Called with the number of images just made, after each batch of them.
+        """
         _, channels, height, width = self.x.shape
         temporary = out / f".{part}.tmp"
         shape = (self.per_part(recipe), height, width, channels)
@@ -71,12 +91,22 @@ class ArraySource:
         temporary.replace(out / part)
 
     def finish(self, out: Path, recipe: Recipe) -> None:
-        """Write labels.npy, as long as the stacked images."""
+        """Write labels.npy, with the labels repeated for each severity.
+
+        Args:
+            out: The output folder.
+            recipe: The corruptions, severities, seed and scale.
+        """
         y = np.tile(self.y.numpy(), len(recipe.severities))
         write_atomically(out / "labels.npy", npy_bytes(y.astype(np.uint8 if y.max() < 256 else np.int64)))
 
     def digest(self, part: str, out: Path) -> str:
-        """Of the file."""
+        """Return the SHA-256 of a file.
+
+        Args:
+            part: The file, one of `parts`.
+            out: The output folder.
+        """
         return sha256_of(out / part)
 
 

@@ -20,7 +20,14 @@ Progress = Callable[[str, int, int], None]  # what is made, images done, images 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to make of the images."""
+    """Say which corruptions to make.
+
+    Args:
+        corruptions: The names of the corruptions, each once.
+        severities: The severities from 1 to 5, each once.
+        seed: Seed of the random numbers.
+        scale: "cifar" or "imagenet", whose published constants to use; None chooses or interpolates them by image size.
+    """
 
     corruptions: tuple[str, ...] = CORRUPTIONS
     severities: tuple[int, ...] = (1, 2, 3, 4, 5)
@@ -49,25 +56,58 @@ class Source(Protocol):
         """What the manifest says of the input and the format of the output."""
 
     def parts(self, recipe: Recipe) -> list[str]:
-        """The files or folders to make, relative to the output."""
+        """Return the files or folders to make, relative to the output folder.
+
+        Args:
+            recipe: The corruptions, severities, seed and scale.
+        """
 
     def make(self, part: str, out: Path, recipe: Recipe, advance: Callable[[int], None]) -> None:
-        """Make one part, whole or not at all."""
+        """Make one part, as a whole or not at all.
+
+        Args:
+            part: One of `parts`.
+            out: The output folder.
+            recipe: The corruptions, severities, seed and scale.
+            advance: Called with the number of images just made, after each batch of them.
+        """
 
     def finish(self, out: Path, recipe: Recipe) -> None:
-        """Write what goes with the parts."""
+        """Complete the output folder after all parts are made.
+
+        Args:
+            out: The output folder.
+            recipe: The corruptions, severities, seed and scale.
+        """
 
     def digest(self, part: str, out: Path) -> str:
-        """The SHA-256 of a finished part."""
+        """Return the SHA-256 of a finished part.
+
+        Args:
+            part: One of `parts`.
+            out: The output folder.
+        """
 
     def per_part(self, recipe: Recipe) -> int:
-        """How many images a part takes to make."""
+        """Return the number of images in each part.
+
+        Args:
+            recipe: The corruptions, severities, seed and scale.
+        """
 
 
 def make_c(
     source: Source, out: Path, recipe: Recipe, *, progress: Progress | None = None
 ) -> tuple[list[str], list[str]]:
-    """Make every part that is not there yet; gives those made and those that were there and verified."""
+    """Make every part that is missing or damaged; return the parts made and those that were already there.
+
+    Args:
+        source: The images to corrupt.
+        out: The output folder: missing, empty, or made earlier from the same images, severities, seed and scale.
+        recipe: The corruptions, severities, seed and scale.
+        progress: Called with the name of the part, the number of images done so far and the total; None reports
+            nothing.
+    """
     note = _continued(out, _manifest(source, recipe))
     parts: dict[str, str] = note["parts"]
     total = len(source.parts(recipe)) * source.per_part(recipe)

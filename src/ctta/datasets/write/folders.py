@@ -25,7 +25,14 @@ _CHUNK = 16
 
 
 class FolderSource:
-    """Image files in a folder and its subfolders, at any size, or cropped to one."""
+    """Corrupt the image files in a folder and its subfolders.
+
+    Args:
+        folder: The folder of the images.
+        file_format: The format of the output files, "jpeg" (quality 85) or "png".
+        side: The side in pixels to crop images to, after the shorter side is resized to 8/7 of it; None keeps their
+            sizes.
+    """
 
     def __init__(self, folder: Path, *, file_format: Format = "jpeg", side: int | None = None) -> None:
         if not folder.is_dir():
@@ -51,15 +58,30 @@ class FolderSource:
         }
 
     def parts(self, recipe: Recipe) -> list[str]:
-        """One folder per corruption and severity."""
+        """Return the folders to make, one for each corruption and severity.
+
+        Args:
+            recipe: The corruptions, severities, seed and scale.
+        """
         return [f"{name}/{severity}" for name in recipe.corruptions for severity in recipe.severities]
 
     def per_part(self, recipe: Recipe) -> int:
-        """Every image once."""
+        """Return the number of images in a folder: every image once.
+
+        Args:
+            recipe: Not used.
+        """
         return self.images
 
     def make(self, part: str, out: Path, recipe: Recipe, advance: Callable[[int], None]) -> None:
-        """Write one corruption at one severity into a folder that gets its name at the end."""
+        """Write one corruption at one severity to a temporary folder, renamed when it is complete.
+
+        Args:
+            part: The folder to write, `<corruption>/<severity>`.
+            out: The output folder.
+            recipe: The corruptions, severities, seed and scale.
+            advance: Called with the number of images just made, after each batch of them.
+        """
         name, _, severity = part.partition("/")
         temporary = out / f".{name}.{severity}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
@@ -74,12 +96,22 @@ class FolderSource:
         temporary.rename(out / part)
 
     def finish(self, out: Path, recipe: Recipe) -> None:
-        """Leave no half-made folders of an earlier run."""
+        """Remove unfinished folders of an earlier run.
+
+        Args:
+            out: The output folder.
+            recipe: Not used.
+        """
         for left in out.glob(".*.tmp"):
             shutil.rmtree(left, ignore_errors=True)
 
     def digest(self, part: str, out: Path) -> str:
-        """Of the names and contents of all files."""
+        """Return the SHA-256 of the names and contents of all files in a part.
+
+        Args:
+            part: The folder, one of `parts`.
+            out: The output folder.
+        """
         return _digest(out / part, [out / part / name for name in self.names])
 
     def _batches(self) -> Iterator[tuple[int, list[Image.Image]]]:
