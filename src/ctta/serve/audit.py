@@ -39,7 +39,7 @@ class Line:
         guard: The guard's phase after the event: "ok", "cooldown" or "probation"; "off" without rules.
         alarm: The guard rule that fired, as text; None if none did.
         snapshot: The snapshot that was taken or restored; None if there was none.
-        signals: The guard's signals for a learnt batch, by name; empty for other lines.
+        signals: The guard's signals on a "learn" line, by name; empty on other lines.
     """
 
     n: int

@@ -118,7 +118,7 @@ class Lane:
         """Queue a request, or refuse it at once.
 
         Args:
-            ask: The request; its stream must be this one.
+            ask: The request; the name of its stream is not checked.
         """
         images = len(ask.images)
         with self._changed:

@@ -29,7 +29,7 @@ class Replay:
     Args:
         learner: The stream's learner after the last line.
         lines: The number of lines in the audit.
-        learnt: The number of batches learnt.
+        learnt: The number of "learn" lines, including batches that the guard held back.
         compared: Names of the snapshots that were compared with their files.
         different: Names of the compared snapshots that differ in at least one bit.
     """
