@@ -20,7 +20,7 @@ class Limits:
         queue: Most images that may wait in one stream; more are refused with `QueueFull`. An empty queue accepts any
             request.
         streams: Most streams; another one is refused with `TooManyStreams`.
-        save_every: Batches offered to learning between two snapshots.
+        save_every: Batches given to the adapter to learn between two snapshots.
         keep: Snapshots kept per stream, besides the pinned ones.
         images: Most images in one request.
         pixels: Most numbers (images x channels x height x width) in one request.
@@ -113,9 +113,9 @@ class StreamStatus:
         queue: Images waiting.
         last_snapshot: Name of the newest snapshot.
         snapshots: Every snapshot kept, oldest first.
-        entropy: Mean entropy of the predictions for the last batch offered to learning, divided by log K.
+        entropy: Mean entropy of the predictions for the last batch given to the adapter to learn, divided by log K.
         alpha: The method's own momentum or mixing weight in the last step, if it logs one.
-        diversity: Entropy of the mean prediction for the last batch offered to learning, divided by log K.
+        diversity: Entropy of the mean prediction for the last batch given to the adapter to learn, divided by log K.
         agreement: Share of the last compared predictions that equal those of the unadapted network.
         loss: The loss of the last step that had one.
         resets: Resets by the method, by the guard and by hand, including rollbacks, since the service started.
@@ -123,7 +123,7 @@ class StreamStatus:
         error: Error over the labelled images in percent, of the first prediction for each; None without labels.
         labelled: Images labelled since the service started.
         answered: Images answered since the service started.
-        learnt: Batches offered to learning since the service started, including those that the guard held back.
+        learnt: Batches given to the adapter to learn since the service started, including those the guard held back.
         shed: Batches not learnt because other requests waited, since the service started.
         latency_ms: Median time to answer the last requests, in milliseconds.
     """
