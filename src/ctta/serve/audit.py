@@ -27,17 +27,19 @@ _OPTIONAL = ("requests", "shed", "alarm", "snapshot", "signals")
 class Line:
     """One line of the audit.
 
-    Attributes:
-        n: Its number in the stream, from 1.
-        do: What happened.
-        time: Seconds since the epoch.
-        mode: The stream's mode.
-        steps: Steps learnt afterwards.
-        requests: Id (None if the client gave none) and number of images of every request in the batch, in order.
-        shed: Whether the batch was not learnt because others waited.
-        guard: The guard's phase afterwards.
-        alarm: The rule that fired.
-        snapshot: The snapshot that was taken, or that was returned to.
+    Args:
+        n: The line's number in the stream, from 1.
+        do: What happened: a batch was learnt, seen or only answered, or the name of an operation.
+        time: When the line was made, in seconds since the epoch.
+        mode: The stream's mode after the event.
+        steps: Steps learnt by the adapter after the event.
+        requests: Id and number of images of every request in the batch, in order; the id is None if the client gave
+            none.
+        shed: Whether learning was skipped for this batch because other requests were waiting.
+        guard: The guard's phase after the event: "ok", "cooldown" or "probation"; "off" without rules.
+        alarm: The guard rule that fired, as text; None if none did.
+        snapshot: The snapshot that was taken or restored; None if there was none.
+        signals: The guard's signals on a "learn" line, by name; empty on other lines.
     """
 
     n: int
@@ -81,7 +83,12 @@ class Audit:
         return self.last
 
     def keep(self, n: int, images: Tensor) -> None:
-        """Keep the images of a batch if they are recorded. Call it before the batch's line is written."""
+        """Keep the images of a batch if they are recorded. Call it before the batch's line is written.
+
+        Args:
+            n: The number of the batch's line.
+            images: The images of the batch (N, C, H, W), on the CPU.
+        """
         if self._record is not None:
             buffer = BytesIO()
             np.save(buffer, images.numpy(), allow_pickle=False)
@@ -89,7 +96,11 @@ class Audit:
             _batch_file(self._record, n).write_bytes(buffer.getvalue())
 
     def write(self, line: Line) -> None:
-        """Append a line in one write, so that a crash loses it whole or not at all."""
+        """Append a line in one write, so that a crash loses it whole or not at all.
+
+        Args:
+            line: The line to append.
+        """
         if self._file is not None:
             fields = {name: value for name, value in asdict(line).items() if value or name not in _OPTIONAL}
             os.write(self._file, json.dumps(fields).encode() + b"\n")
@@ -154,12 +165,21 @@ def read_batch(record: Path, line: Line) -> Tensor:
 
 
 def requests_of(lines: Sequence[Line]) -> list[str]:
-    """The ids of the requests that were offered to learning, oldest first."""
+    """Return the ids of the requests that were offered to learning, oldest first.
+
+    Args:
+        lines: Lines of one audit, oldest first.
+    """
     return [name for line in lines if line.do in ("learn", "see") for name, _ in line.requests if name is not None]
 
 
 def write_index(path: Path, content: dict[str, Any]) -> None:
-    """Replace a small JSON file, atomically."""
+    """Replace a small JSON file atomically.
+
+    Args:
+        path: The file to write.
+        content: The JSON object to write.
+    """
     write_atomically(path, json.dumps(content, indent=1).encode())
 
 

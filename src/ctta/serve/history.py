@@ -31,10 +31,10 @@ _LONGEST = 100
 class Entry:
     """A snapshot as the index keeps it.
 
-    Attributes:
-        info: What users see of it.
-        mode: The stream's mode.
-        champion: Whether a champion was saved with it.
+    Args:
+        info: The part of the snapshot's description that users see.
+        mode: The stream's mode when the snapshot was taken.
+        champion: Whether a champion was saved with it, as in shadow mode.
     """
 
     info: SnapshotInfo
@@ -51,7 +51,11 @@ class Writer:
         self._thread.start()
 
     def do(self, job: Callable[[], None]) -> Future[None]:
-        """Queue a job; its future has the exception if it fails."""
+        """Queue a job and return its future, which holds the exception if the job fails.
+
+        Args:
+            job: The function to call on the writer's thread.
+        """
         done: Future[None] = Future()
         self._jobs.put((job, done))
         return done
@@ -127,7 +131,10 @@ class History:
         self._last.result()
 
     def find(self, name: str | None) -> Entry:
-        """The snapshot of this name; None means the newest good one.
+        """Return the snapshot of this name.
+
+        Args:
+            name: The snapshot's name; None means the newest good one.
 
         Raises:
             UnknownSnapshot: There is none.
@@ -146,12 +153,21 @@ class History:
             return next(reversed(self._entries.values()), None)
 
     def load(self, entry: Entry, learner: Learner) -> None:
-        """Bring a learner to a snapshot."""
+        """Load a snapshot into a learner.
+
+        Args:
+            entry: The snapshot to load.
+            learner: The learner whose state and mode are replaced.
+        """
         name = entry.info.name
         learner.load(self._file(name), self._champion(name) if entry.champion else None, entry.mode)
 
     def resume(self, learner: Learner) -> Entry | None:
-        """Bring a learner to the newest snapshot that can be read; None if there is none."""
+        """Load the newest readable snapshot into a learner and return it; return None if there is none.
+
+        Args:
+            learner: The learner whose state and mode are replaced.
+        """
         with self._lock:
             entries = list(reversed(self._entries.values()))
         for entry in entries:
@@ -166,7 +182,12 @@ class History:
         return None
 
     def pin(self, name: str, pinned: bool = True) -> SnapshotInfo:
-        """Pin or unpin a snapshot."""
+        """Pin or unpin a snapshot.
+
+        Args:
+            name: The snapshot's name.
+            pinned: True keeps the snapshot regardless of `Limits.keep`; False unpins it.
+        """
         entry = self.find(name)
         with self._lock:
             self._entries[name] = replace(entry, info=replace(entry.info, pinned=pinned))
@@ -216,7 +237,11 @@ class History:
 
 
 def read_index(folder: Path) -> list[Entry]:
-    """The snapshots that a stream's folder lists; none if the list is missing or damaged."""
+    """Return the snapshots listed in a stream's folder; an empty list if the index is missing or damaged.
+
+    Args:
+        folder: The stream's folder.
+    """
     try:
         content = json.loads((folder / INDEX).read_bytes())
         return [_entry(fields) for fields in content["snapshots"]]
@@ -228,7 +253,11 @@ def read_index(folder: Path) -> list[Entry]:
 
 
 def stream_of(folder: Path) -> str | None:
-    """The name of the stream whose folder this is."""
+    """Return the name of the stream that a folder belongs to; None if its index is missing or damaged.
+
+    Args:
+        folder: The stream's folder.
+    """
     try:
         name = json.loads((folder / INDEX).read_bytes())["stream"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -237,7 +266,11 @@ def stream_of(folder: Path) -> str | None:
 
 
 def folder_name(stream: str) -> str:
-    """A file name for a stream, whatever characters its name has."""
+    """Return a safe folder name for a stream, whatever characters its name has.
+
+    Args:
+        stream: The stream's name.
+    """
     safe = quote(stream, safe="").replace(".", "%2E")
     if len(safe) <= _LONGEST:
         return safe

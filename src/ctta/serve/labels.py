@@ -34,7 +34,11 @@ class Requests:
         self.labelled = 0
 
     def taught(self, name: str) -> bool:
-        """Whether a request of this id was offered to learning before."""
+        """Return whether a request with this id was offered to learning before.
+
+        Args:
+            name: The request's id.
+        """
         found = self._answered.get(name)
         return found is not None and found.taught
 

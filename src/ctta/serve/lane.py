@@ -115,7 +115,11 @@ class Lane:
     # Any thread.
 
     def submit(self, ask: Ask) -> Future[Reply]:
-        """Queue a request, or refuse it at once."""
+        """Queue a request, or refuse it at once.
+
+        Args:
+            ask: The request; the name of its stream is not checked.
+        """
         images = len(ask.images)
         with self._changed:
             self._refuse_ended()
@@ -131,7 +135,11 @@ class Lane:
         return request.future
 
     def call(self, do: Callable[[], Result]) -> Result:
-        """Do something on the lane's thread, ahead of waiting requests, and return its result."""
+        """Call a function on the lane's thread, ahead of waiting requests, and return its result.
+
+        Args:
+            do: The function; an exception that it raises is raised here.
+        """
         operation = _Operation(do, Future())
         with self._changed:
             self._refuse_ended()
@@ -141,7 +149,11 @@ class Lane:
         return result
 
     def set_mode(self, mode: Mode) -> None:
-        """Change the mode."""
+        """Change the mode.
+
+        Args:
+            mode: The new mode.
+        """
         self.call(lambda: self._operate("mode", lambda learner: learner.set_mode(mode)))
 
     def promote(self) -> None:
@@ -153,7 +165,11 @@ class Lane:
         self.call(lambda: self._operate("reset", Learner.reset))
 
     def put(self, data: bytes) -> None:
-        """Take over a checkpoint file."""
+        """Replace the adapter's state by a checkpoint.
+
+        Args:
+            data: The content of a checkpoint file of the same method and source.
+        """
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "state.safetensors"
             path.write_bytes(data)
@@ -169,11 +185,19 @@ class Lane:
         return self.call(state)
 
     def snapshot(self, pin: bool) -> SnapshotInfo:
-        """Take a snapshot and wait until it is written."""
+        """Take a snapshot and wait until it is written.
+
+        Args:
+            pin: Whether to keep the snapshot regardless of `Limits.keep`.
+        """
         return self.call(lambda: self._save(pin=pin, wait=True))
 
     def rollback(self, name: str | None) -> SnapshotInfo:
-        """Return to a snapshot."""
+        """Return to a snapshot.
+
+        Args:
+            name: The snapshot's name; None means the newest good one.
+        """
         return self.call(lambda: self._rollback(name))
 
     def evict(self) -> None:
@@ -181,7 +205,11 @@ class Lane:
         self.call(self._evict)
 
     def label(self, labels: dict[str, Sequence[int]]) -> LabelReport:
-        """Score earlier answers."""
+        """Score earlier predictions.
+
+        Args:
+            labels: For each request id, the class index of every image of the request, in order.
+        """
         with self._changed:
             return self._requests.label(labels)
 
@@ -193,7 +221,11 @@ class Lane:
         return events
 
     def unsubscribe(self, events: queue.Queue[dict[str, Any]]) -> None:
-        """End a subscription."""
+        """End a subscription.
+
+        Args:
+            events: A queue from `subscribe`; one that is not subscribed is ignored.
+        """
         with self._changed:
             if events in self._subscribers:
                 self._subscribers.remove(events)

@@ -22,10 +22,10 @@ from ctta.serve.types import Mode
 class Taken:
     """A copy of a learner.
 
-    Attributes:
-        learner: The adapter with its guard.
-        champion: The champion, in shadow mode.
-        mode: The mode.
+    Args:
+        learner: The state of the guarded adapter.
+        champion: The state of the champion; None outside shadow mode.
+        mode: The mode at that time.
     """
 
     learner: Capture
@@ -50,28 +50,52 @@ class Learner:
         self.set_mode(mode)
 
     def predict(self, x: Tensor) -> Tensor:
-        """Answer without a trace."""
+        """Predict for a batch without changing any state; in shadow mode the champion predicts.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1].
+        """
         return (self.champion or self.adapter).predict(x, allow_small=True)
 
     def can_learn(self, images: int) -> bool:
-        """Whether a batch of this size can be learnt in this mode."""
+        """Return whether a batch of this size can be learnt in the current mode.
+
+        Args:
+            images: The number of images in the batch.
+        """
         enough = images >= self.adapter.smallest_batch or self.adapter.inner._window is not None
         return self.mode != "frozen" and enough
 
     def ask(self, x: Tensor) -> Answer:
-        """Answer and hold the adapter until the answer is learnt or forgotten; not in shadow mode."""
+        """Predict and hold the adapter until the answer is learnt or forgotten; not for shadow mode.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1].
+        """
         return self.adapter.ask(x)
 
     def learn(self, x: Tensor) -> Step:
-        """Learn from a batch that was answered before."""
+        """Learn from a batch that was answered before.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1].
+        """
         return self.adapter.step(x)
 
     def see(self, x: Tensor) -> None:
-        """Take a batch into the windows without learning from it."""
+        """Add a batch to the adapter's window, if it has one, without learning from it.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1].
+        """
         self.adapter.see(x)
 
     def set_mode(self, mode: Mode) -> None:
-        """Change the mode."""
+        """Change the mode.
+
+        Args:
+            mode: The new mode; the current one changes nothing.
+        """
         if mode == self.mode:
             return
         if self.champion is not None:
@@ -102,6 +126,9 @@ class Learner:
     def put(self, path: Path) -> None:
         """Take over a checkpoint file of the same method, guarded or not; in shadow mode it becomes the challenger.
 
+        Args:
+            path: The checkpoint file.
+
         Raises:
             MethodMismatch: It is of another method.
             SourceMismatch: It started from other weights.
@@ -118,7 +145,13 @@ class Learner:
         return Taken(capture(self.adapter), None if self.champion is None else capture(self.champion), self.mode)
 
     def put_back(self, learner: dict[str, Any], champion: dict[str, Any] | None, mode: Mode) -> None:
-        """Return to what `take` gave."""
+        """Restore a state that `take` copied.
+
+        Args:
+            learner: The state dict of the guarded adapter.
+            champion: The state dict of the champion; None if there was none.
+            mode: The mode at that time.
+        """
         self.adapter.load_state_dict(learner)
         self.champion = None
         if champion is not None:
@@ -127,7 +160,13 @@ class Learner:
         self.mode = mode
 
     def load(self, learner: Path, champion: Path | None, mode: Mode) -> None:
-        """Return to what was saved in files."""
+        """Restore a state from checkpoint files.
+
+        Args:
+            learner: The checkpoint file of the guarded adapter.
+            champion: The checkpoint file of the champion; None if there was none.
+            mode: The mode to restore.
+        """
         header, state = read(learner)
         self._refuse_foreign(header, None, state, "inner.")
         self.put_back(state, None if champion is None else read(champion)[1], mode)

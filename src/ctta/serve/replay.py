@@ -24,14 +24,14 @@ from ctta.serve.types import Mode
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay found.
+    """The result of a replay.
 
-    Attributes:
-        learner: The stream's adapter at the end.
-        lines: Lines of the audit.
-        learnt: Batches learnt.
-        compared: Snapshots that were compared with their files.
-        different: Those that differ in some bit.
+    Args:
+        learner: The stream's learner after the last line.
+        lines: The number of lines in the audit.
+        learnt: The number of "learn" lines, including batches that the guard held back.
+        compared: Names of the snapshots that were compared with their files.
+        different: Names of the compared snapshots that differ in at least one bit.
     """
 
     learner: Learner
@@ -113,7 +113,12 @@ def _do(line: Line, learner: Learner, images: Path, folder: Path, taken: dict[st
 
 
 def same_state(one: Any, other: Any) -> bool:
-    """Whether two states are equal bit for bit; lists and tuples count as the same."""
+    """Return whether two states are equal bit for bit; lists and tuples count as the same.
+
+    Args:
+        one: A state: a tensor, a dict, list or tuple of states, or any other value, which is compared by its repr.
+        other: The state to compare it with.
+    """
     if isinstance(one, Tensor) or isinstance(other, Tensor):
         both = isinstance(one, Tensor) and isinstance(other, Tensor)
         return both and one.dtype == other.dtype and torch.equal(_bits(one), _bits(other))

@@ -89,6 +89,9 @@ class Service:
     def submit(self, ask: Ask) -> Future[Reply]:
         """Queue a request; the future resolves when its batch is answered, before anything is learnt from it.
 
+        Args:
+            ask: The request; a stream with a new name is created.
+
         Raises:
             QueueFull: Too many images wait in the stream.
             TooManyStreams: The stream is new and there are `limits.streams` already.
@@ -110,11 +113,19 @@ class Service:
         return [lane.status() for lane in lanes]
 
     def stream(self, name: str) -> StreamStatus:
-        """The status of one stream."""
+        """Return the status of one stream.
+
+        Args:
+            name: The name of an existing stream.
+        """
         return self._known(name).status()
 
     def set_mode(self, stream: str, mode: Mode) -> None:
         """Change a stream's mode.
+
+        Args:
+            stream: The name of an existing stream.
+            mode: The new mode: "adapt", "frozen" or "shadow".
 
         Raises:
             ParameterError: There is no such mode.
@@ -124,15 +135,28 @@ class Service:
         self._known(stream).set_mode(mode)
 
     def reset(self, stream: str) -> None:
-        """Return a stream to the source."""
+        """Return a stream to the source.
+
+        Args:
+            stream: The name of an existing stream.
+        """
         self._known(stream).reset()
 
     def snapshot(self, stream: str, pin: bool = False) -> SnapshotInfo:
-        """Take a snapshot now."""
+        """Take a snapshot now and wait until it is written.
+
+        Args:
+            stream: The name of an existing stream.
+            pin: Whether to keep the snapshot regardless of `Limits.keep`.
+        """
         return self._known(stream).snapshot(pin)
 
     def rollback(self, stream: str, snapshot: str | None = None) -> SnapshotInfo:
-        """Return to a snapshot, the last good one unless named.
+        """Return to a snapshot.
+
+        Args:
+            stream: The name of an existing stream.
+            snapshot: The snapshot's name; None means the newest good one.
 
         Raises:
             UnknownSnapshot: There is no such snapshot.
@@ -142,17 +166,28 @@ class Service:
     def promote(self, stream: str) -> None:
         """In shadow mode, swap the champion and the challenger.
 
+        Args:
+            stream: The name of an existing stream.
+
         Raises:
             WrongMode: The stream is in another mode.
         """
         self._known(stream).promote()
 
     def evict(self, stream: str) -> None:
-        """Move a stream to disk until its next request."""
+        """Move a stream to disk until its next request.
+
+        Args:
+            stream: The name of an existing stream.
+        """
         self._known(stream).evict()
 
     def labels(self, stream: str, labels: Mapping[str, Sequence[int]]) -> LabelReport:
-        """Score earlier answers by request id.
+        """Score earlier predictions by request id.
+
+        Args:
+            stream: The name of an existing stream.
+            labels: For each request id, the class index of every image of the request, in order.
 
         Raises:
             LabelError: A label is not a class of the model.
@@ -160,11 +195,19 @@ class Service:
         return self._known(stream).label(dict(labels))
 
     def state(self, stream: str) -> bytes:
-        """A stream's adapter as a checkpoint file, which ``Adapter.load`` reads."""
+        """Return a stream's adapter as the content of a checkpoint file, which ``Adapter.load`` reads.
+
+        Args:
+            stream: The name of an existing stream.
+        """
         return self._known(stream).state()
 
     def put_state(self, stream: str, data: bytes) -> None:
         """Replace a stream's adapter by a checkpoint file of the same method and source.
+
+        Args:
+            stream: The stream's name; a stream with a new name is created.
+            data: The content of the checkpoint file.
 
         Raises:
             CheckpointError: It is not one, or belongs to another method or source. Nothing changes.
@@ -172,11 +215,20 @@ class Service:
         self._lane(stream).put(data)
 
     def subscribe(self, stream: str) -> queue.Queue[dict[str, Any]]:
-        """A bounded queue of events, one per batch; the oldest are dropped when nobody reads."""
+        """Return a bounded queue of a stream's events; the oldest are dropped when it is full.
+
+        Args:
+            stream: The name of an existing stream.
+        """
         return self._known(stream).subscribe()
 
     def unsubscribe(self, stream: str, events: queue.Queue[dict[str, Any]]) -> None:
-        """Stop an earlier subscription."""
+        """Stop an earlier subscription.
+
+        Args:
+            stream: The name of an existing stream.
+            events: The queue that `subscribe` returned.
+        """
         self._known(stream).unsubscribe(events)
 
     def close(self) -> None:

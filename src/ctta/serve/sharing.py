@@ -52,7 +52,11 @@ def refuse_other_source(state: Mapping[str, Any], adapter: Adapter, prefix: str 
 
 
 class SharedReference(Reference):
-    """A reference that several threads use in turn."""
+    """A reference that several threads may use, one at a time.
+
+    Args:
+        adapter: An adapter in its initial state. It never learns.
+    """
 
     def __init__(self, adapter: Adapter) -> None:
         super().__init__(adapter)

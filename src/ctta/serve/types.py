@@ -14,18 +14,19 @@ MODES: tuple[Mode, ...] = ("adapt", "frozen", "shadow")
 class Limits:
     """What the service accepts, and how it batches, learns and saves.
 
-    Attributes:
-        batch: Most images in one batch of a stream.
-        wait: Seconds that the first request of a batch waits for others.
-        queue: Most images that wait in one stream; more are refused with `QueueFull`.
+    Args:
+        batch: Most images in one batch of a stream; a larger request is a batch of its own.
+        wait: Seconds that the first request of a batch waits for others, unless the batch is full before.
+        queue: Most images that may wait in one stream; more are refused with `QueueFull`. An empty queue accepts any
+            request.
         streams: Most streams; another one is refused with `TooManyStreams`.
-        save_every: Learnt steps between two snapshots.
+        save_every: Batches given to the adapter to learn between two snapshots.
         keep: Snapshots kept per stream, besides the pinned ones.
         images: Most images in one request.
         pixels: Most numbers (images x channels x height x width) in one request.
-        learn_share: Share of the batches that is learnt however many requests wait. The other
+        learn_share: Share of the batches that is learnt however many requests wait, above 0 and at most 1. The other
             batches are learnt only when nothing waits. 1 learns every batch.
-        idle: Seconds without a request after which a stream is moved to disk; None never does it.
+        idle: Seconds without a request after which a stream is moved to disk; None keeps it in memory.
         remembered: Request ids remembered per stream, to learn no request twice and to score labels.
     """
 
@@ -46,11 +47,12 @@ class Limits:
 class Ask:
     """One request: images of one stream.
 
-    Attributes:
+    Args:
         stream: The stream's name.
-        images: float32 (N, C, H, W) on the CPU, finite, in [0, 1].
-        id: The client's name for the request. A repeated id is answered but not learnt again.
-        learn: False asks for an answer that leaves no trace in the adapter.
+        images: Images, float32 (N, C, H, W) on the CPU, finite, in [0, 1].
+        id: The client's id for the request; a repeated id is answered but not learnt again. None is never a repetition
+            and cannot be labelled.
+        learn: Whether the request may be learnt; False predicts without changing the adapter.
     """
 
     stream: str
@@ -63,11 +65,11 @@ class Ask:
 class Reply:
     """The answer to one request.
 
-    Attributes:
-        logits: float32 (N, K), one row per image of the request, in its order.
+    Args:
+        logits: Logits, float32 (N, K) on the CPU, one row per image of the request, in its order.
         steps: Steps that the stream had learnt when it answered.
         mode: The stream's mode when it answered.
-        snapshot: The last snapshot at that time, if there was one.
+        snapshot: Name of the newest snapshot at that time; None if there was none.
         learnt: Whether the batch of this request goes on to learning.
     """
 
@@ -82,13 +84,13 @@ class Reply:
 class SnapshotInfo:
     """One saved state of a stream.
 
-    Attributes:
-        name: Its name, as rollback takes it.
+    Args:
+        name: The snapshot's name, which rollback takes.
         steps: Steps learnt when it was taken.
-        time: Seconds since the epoch.
-        health: The guard's signals at that time.
-        pinned: Whether it is kept until it is unpinned or the stream is removed.
-        good: Whether the guard had no complaint when it was taken.
+        time: When it was taken, in seconds since the epoch.
+        health: The last known signals of the guard at that time, by name, and the method's alpha if it logs one.
+        pinned: Whether it is kept regardless of `Limits.keep`.
+        good: Whether the guard's phase was "ok" when it was taken.
     """
 
     name: str
@@ -101,29 +103,29 @@ class SnapshotInfo:
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """What is known about one stream.
+    """The status of one stream; values that are not known yet are None.
 
-    Attributes:
+    Args:
         name: The stream's name.
-        mode: Its mode.
+        mode: The stream's mode.
         steps: Steps learnt by the adapter that learns.
-        skipped: Learnt steps without an update, because a loss or a gradient was not finite.
+        skipped: Steps without an update, because a loss or a gradient was not finite.
         queue: Images waiting.
         last_snapshot: Name of the newest snapshot.
         snapshots: Every snapshot kept, oldest first.
-        entropy: Mean entropy of the last answers, divided by log K.
-        alpha: The method's own momentum or mixing weight, where its log has one.
-        diversity: Entropy of the mean prediction of the last answers, divided by log K.
-        agreement: Share of the last compared answers equal to the reference's.
-        loss: The last step's loss.
-        resets: Resets by the method, by the guard and by hand.
-        guard: "ok", "cooldown" or "off".
-        error: Error over the labelled images in percent, as answered before learning from them.
-        labelled: Images with a label.
-        answered: Images answered.
-        learnt: Batches learnt.
-        shed: Batches not learnt because others waited.
-        latency_ms: Median time to answer of the last requests, in milliseconds.
+        entropy: Mean entropy of the predictions for the last batch given to the adapter to learn, divided by log K.
+        alpha: The method's own momentum or mixing weight in the last step, if it logs one.
+        diversity: Entropy of the mean prediction for the last batch given to the adapter to learn, divided by log K.
+        agreement: Share of the last compared predictions that equal those of the unadapted network.
+        loss: The loss of the last step that had one.
+        resets: Resets by the method, by the guard and by hand, including rollbacks, since the service started.
+        guard: The guard's phase: "ok", "cooldown" or "probation"; "off" without rules.
+        error: Error over the labelled images in percent, of the first prediction for each; None without labels.
+        labelled: Images labelled since the service started.
+        answered: Images answered since the service started.
+        learnt: Batches given to the adapter to learn since the service started, including those the guard held back.
+        shed: Batches not learnt because other requests waited, since the service started.
+        latency_ms: Median time to answer the last requests, in milliseconds.
     """
 
     name: str
@@ -150,12 +152,12 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class LabelReport:
-    """What became of the labels that a client sent.
+    """The result of scoring the labels that a client sent.
 
-    Attributes:
-        error: The stream's error over all labelled images in percent, None without any.
-        labelled: All labelled images of the stream.
-        unknown: Request ids that are not remembered, or whose number of labels is wrong.
+    Args:
+        error: The stream's error over all labelled images in percent; None without any.
+        labelled: The number of labelled images of the stream.
+        unknown: Request ids whose prediction is not remembered, or whose number of labels is wrong.
     """
 
     error: float | None
