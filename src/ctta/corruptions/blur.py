@@ -17,18 +17,36 @@ from ctta.corruptions.zoom import central_crop, zoom_matrix
 
 
 def defocus_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Average over a disk."""
+    """Average over a disk.
+
+    Args:
+        x: (N, C, H, W), uint8.
+        c: `radius` of the disk and `sigma` of its smoothing, in pixels.
+        draws: Unused: this corruption is deterministic.
+    """
     return convolve(x.float(), _disk(c["radius"], c["sigma"]))
 
 
 def motion_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Blur along a line within 45 degrees of horizontal."""
+    """Blur along a line within 45 degrees of horizontal.
+
+    Args:
+        x: (N, C, H, W), uint8.
+        c: `radius` (half the length) and `sigma` of the kernel, in pixels.
+        draws: Random numbers for the angle of each image.
+    """
     degrees = draws.uniform(1).flatten() * 90 - 45
     return motion(x.float(), int(c["radius"]), c["sigma"], degrees)
 
 
 def zoom_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Average the image with copies zoomed about the centre."""
+    """Average the image with copies zoomed about the centre.
+
+    Args:
+        x: (N, C, H, W), uint8.
+        c: `end` and `step` of the zoom factors, which start at 1.
+        draws: Unused: this corruption is deterministic.
+    """
     levels = x.float()
     height, width = x.shape[-2:]
     total = levels.clone()
@@ -42,7 +60,13 @@ def zoom_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
 
 
 def gaussian_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Average with Gaussian weights."""
+    """Average with Gaussian weights.
+
+    Args:
+        x: (N, C, H, W), uint8.
+        c: `sigma`, the standard deviation of the Gaussian in pixels.
+        draws: Unused: this corruption is deterministic.
+    """
     return gaussian(x.float(), c["sigma"])
 
 

@@ -18,7 +18,13 @@ from ctta.corruptions.filters import apply_across, apply_down, gaussian
 
 
 def contrast(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Pull every value towards the mean of its channel."""
+    """Pull every value towards the mean of its channel.
+
+    Args:
+        x: (N, C, H, W), uint8.
+        c: `factor`, the fraction of the distance to the mean that remains.
+        draws: Unused: this corruption is deterministic.
+    """
     pixels = x.shape[2] * x.shape[3]
     levels = x.float()
     # Sums of integers are exact in any order, so the result does not depend on the batch.
@@ -28,7 +34,14 @@ def contrast(x: Tensor, c: Constants, draws: Draws) -> Tensor:
 
 
 def elastic_transform(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Warp by a random affine map, then by a smooth random displacement."""
+    """Warp by a random affine map, then by a smooth random displacement.
+
+    Args:
+        x: (N, C, H, W), uint8.
+        c: `magnitude` of the displacement, `sigma` of the Gaussian that smooths it and `affine`, how far the affine map
+            may move each of its three points along either axis, all in pixels.
+        draws: Random numbers for the affine map and the displacement.
+    """
     height, width = x.shape[-2:]
     ys, xs = torch.arange(height).float()[:, None], torch.arange(width).float()
     m = _inverse_affine(draws.uniform(3, 2) * 2 - 1, c["affine"], height, width)[..., None, None]
@@ -58,7 +71,13 @@ def _inverse_affine(moves: Tensor, reach: float, height: int, width: int) -> Ten
 
 
 def pixelate(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Downsample with a box filter and upsample with nearest neighbours."""
+    """Downsample with a box filter and upsample with nearest neighbours.
+
+    Args:
+        x: (N, C, H, W), uint8.
+        c: `factor`, the size of the downsampled image relative to the original.
+        draws: Unused: this corruption is deterministic.
+    """
     height, width = x.shape[-2:]
     h, w = max(int(height * c["factor"]), 1), max(int(width * c["factor"]), 1)
     if (height, width) in {(h * k, w * k) for k in (2, 4, 8)}:
@@ -104,7 +123,13 @@ def _nearest_source(size: int, larger: int) -> Tensor:
 
 
 def jpeg_compression(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Encode as JPEG and decode, with Pillow."""
+    """Encode as JPEG and decode, with Pillow.
+
+    Args:
+        x: (N, C, H, W), uint8.
+        c: `quality`, the JPEG quality passed to Pillow.
+        draws: Unused: this corruption is deterministic.
+    """
     together = max(1, 2**16 // (x.shape[2] * x.shape[3]))
     out = np.empty(x.shape, dtype=np.uint8)
     for first in range(0, len(x), together):

@@ -24,15 +24,28 @@ class Draws:
         self._drawn = 0
 
     def normal(self, *shape: int) -> Tensor:
-        """Draw standard normal values, (N, *shape)."""
+        """Draw standard normal values, (N, *shape).
+
+        Args:
+            shape: Shape of the numbers for one image; N is the number of images.
+        """
         return self._fill(torch.float32, shape, lambda row: row.normal_(generator=self._generator))
 
     def uniform(self, *shape: int) -> Tensor:
-        """Draw values uniform in [0, 1), (N, *shape)."""
+        """Draw values uniform in [0, 1), (N, *shape).
+
+        Args:
+            shape: Shape of the numbers for one image; N is the number of images.
+        """
         return self._fill(torch.float32, shape, lambda row: row.uniform_(generator=self._generator))
 
     def below(self, high: int, *shape: int) -> Tensor:
-        """Draw integers uniform in [0, high), (N, *shape)."""
+        """Draw integers uniform in [0, high), (N, *shape).
+
+        Args:
+            high: Upper bound, excluded.
+            shape: Shape of the numbers for one image; N is the number of images.
+        """
         return self._fill(torch.int64, shape, lambda row: row.random_(0, high, generator=self._generator))
 
     def _fill(self, dtype: torch.dtype, shape: tuple[int, ...], fill: Callable[[Tensor], Tensor]) -> Tensor:

@@ -27,14 +27,24 @@ def separable(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def apply_across(x: Tensor, columns: Tensor) -> Tensor:
-    """Apply a matrix (w, W) to the rows of (N, C, H, W)."""
+    """Apply a matrix (w, W) to the rows of (N, C, H, W).
+
+    Args:
+        x: (N, C, H, W).
+        columns: The matrix, (w, W); the result is (N, C, H, w).
+    """
     n, channels, height, width = x.shape
     product = torch.bmm(x.reshape(n, channels * height, width), columns.T.expand(n, -1, -1))
     return product.view(n, channels, height, -1)
 
 
 def apply_down(x: Tensor, rows: Tensor) -> Tensor:
-    """Apply a matrix (h, H) to the columns of (N, C, H, W)."""
+    """Apply a matrix (h, H) to the columns of (N, C, H, W).
+
+    Args:
+        x: (N, C, H, W).
+        rows: The matrix, (h, H); the result is (N, C, h, W).
+    """
     n, channels, height, width = x.shape
     product = torch.bmm(rows.expand(n * channels, -1, -1), x.reshape(n * channels, height, width))
     return product.view(n, channels, -1, width)

@@ -11,7 +11,13 @@ from ctta.corruptions.filters import gaussian
 
 
 def glass_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Blur, copy each pixel from a random neighbour in scan order, blur again."""
+    """Blur, copy each pixel from a random neighbour in scan order, blur again.
+
+    Args:
+        x: (N, C, H, W), uint8.
+        c: `sigma` of the blur and `reach`, the largest offset of a neighbour, in pixels; `rounds`, the number of scans.
+        draws: Random numbers for the choice of neighbours.
+    """
     channels, height, width = x.shape[1:]
     reach = int(c["reach"])
     blurred = gaussian(x.float(), c["sigma"]).add_(2**-10).floor_()

@@ -18,7 +18,14 @@ _FARTHEST = 20.0
 
 
 def spatter(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Add water (a bright film) or mud (opaque brown) where smoothed noise exceeds a threshold."""
+    """Add water (a bright film) or mud (opaque brown) where smoothed noise exceeds a threshold.
+
+    Args:
+        x: (N, C, H, W), uint8.
+        c: `mean`, `sd`, `sigma` and `threshold` of the noise, `strength` of the film (for mud, the sigma in pixels
+            that smooths its mask), and `mud`, 0 for water.
+        draws: Random numbers for the noise.
+    """
     liquid = gaussian(draws.normal(1, *x.shape[2:]) * c["sd"] + c["mean"], c["sigma"])
     if c["mud"]:
         cover = gaussian((liquid > c["threshold"]).float(), c["strength"])

@@ -16,7 +16,14 @@ from ctta.corruptions.zoom import central_crop, zoom_matrix
 
 
 def snow(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Whiten the image and add streaks of falling flakes."""
+    """Whiten the image and add streaks of falling flakes.
+
+    Args:
+        x: (N, C, H, W), uint8.
+        c: `mean`, `sd`, `zoom` and `threshold` of the flakes, `radius` and `sigma` of their motion blur in pixels, and
+            `keep`, the weight of the original against the whitened image.
+        draws: Random numbers for the flakes and the angle of their fall.
+    """
     height, width = x.shape[-2:]
     # The published code zooms into a larger noise field; draw only the centre, which is all that remains.
     h, w = central_crop(height, c["zoom"])[0], central_crop(width, c["zoom"])[0]
@@ -32,7 +39,13 @@ def snow(x: Tensor, c: Constants, draws: Draws) -> Tensor:
 
 
 def frost(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Blend in a random crop of a frost texture."""
+    """Blend in a random crop of a frost texture.
+
+    Args:
+        x: (N, C, H, W), uint8.
+        c: `image` and `frost`, the weights of the image and the texture, and `zoom`, the scale of the texture.
+        draws: Random numbers for the choice of texture and crop.
+    """
     channels, height, width = x.shape[1:]
     panes = sheets(c["zoom"], height, width)
     crops = []
@@ -45,7 +58,13 @@ def frost(x: Tensor, c: Constants, draws: Draws) -> Tensor:
 
 
 def fog(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Blend in a plasma fractal, keeping the brightest value."""
+    """Blend in a plasma fractal, keeping the brightest value.
+
+    Args:
+        x: (N, C, H, W), uint8.
+        c: `strength` of the fog as a fraction of white, and `decay` of the fractal; a larger decay gives smoother fog.
+        draws: Random numbers for the fractal.
+    """
     height, width = x.shape[-2:]
     size = 1 << (max(height, width) - 1).bit_length()
     haze = plasma(draws.uniform(size, size) * 2 - 1, c["decay"])[:, None, :height, :width]

@@ -9,7 +9,15 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """Images of one step of a stream, with what only the scorer may look at: labels and domain."""
+    """Images of one step of a stream, with what only the scorer may look at: labels and domain.
+
+    Args:
+        x: The images, (N, C, H, W), floats in [0, 1].
+        y: The class of each image, (N,).
+        domain: Name of the domain the images come from.
+        severity: Severity of the corruption; 0 if there is none, or if several are mixed.
+        index: Number of the step in the whole stream, from 0.
+    """
 
     x: Tensor  # (N, C, H, W), floats in [0, 1]
     y: Tensor  # (N,)

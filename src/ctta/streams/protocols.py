@@ -29,7 +29,14 @@ GRADUAL = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 def continual(
     domains: Sequence[Domain], *, batch_size: int = 200, seed: int | None = 0, images: int | None = None
 ) -> Stream:
-    """One domain after another, without notice and without a reset."""
+    """Return a stream of one domain after another, without notice and without a reset.
+
+    Args:
+        domains: The domains in order of arrival; a single one stands for a list of one.
+        batch_size: Images per batch; the last batch of a domain may be smaller.
+        seed: Seed that shuffles the images within a domain; None keeps their order.
+        images: Images to take of each domain, the first of that order; None takes all.
+    """
     segments = [Segment(d.name, d.severity, d.images, _order(len(d), seed, images)) for d in _given(domains)]
     return Stream(segments, batch_size=batch_size)
 
@@ -43,9 +50,15 @@ def random_orders(
     images: int | None = None,
     shuffle: bool = True,
 ) -> list[Stream]:
-    """Continual streams with the domains in ``count`` random orders.
+    """Return continual streams with the domains in ``count`` random orders.
 
-    Without ``shuffle`` the images of a domain keep their order.
+    Args:
+        domains: The domains to put in random orders.
+        count: Number of streams, at least 1.
+        batch_size: Images per batch; the last batch of a domain may be smaller.
+        seed: Seed of the orders of the domains, and of the order of the images if `shuffle`.
+        images: Images to take of each domain, the first of their order; None takes all.
+        shuffle: Whether to shuffle the images within a domain; False keeps their order.
     """
     domains = _given(domains)
     check_seed(seed)
@@ -61,10 +74,16 @@ def random_orders(
 def gradual(
     domains: Sequence[Domain], *, batch_size: int = 200, seed: int | None = 0, images: int | None = None
 ) -> Stream:
-    """Every corruption rises and falls before the next comes: severities 1-2-3-4-5-4-3-2-1.
+    """Return a stream in which every corruption rises and falls before the next: severities 1-2-3-4-5-4-3-2-1.
 
     ``domains`` holds each corruption at all its severities, such as ``corrupted(images, severities=range(1, 6))``.
     Paper silent: the error is the mean over all 15 x 9 segments.
+
+    Args:
+        domains: Each corruption at severities 1 to 5; corruptions arrive in order of first appearance.
+        batch_size: Images per batch; the last batch of a severity may be smaller.
+        seed: Seed that shuffles the images within a domain; None keeps their order.
+        images: Images to take at each severity, the first of that order; None takes all.
     """
     by_name: dict[str, dict[int, Domain]] = {}
     for domain in _given(domains):
@@ -78,7 +97,14 @@ def gradual(
 
 
 def mixed(domains: Sequence[Domain], *, batch_size: int = 200, seed: int = 0, images: int | None = None) -> Stream:
-    """All domains at once: every batch holds images of any of them, in one random order."""
+    """Return a stream of all domains at once: every batch holds images of any of them, in one random order.
+
+    Args:
+        domains: The domains to mix.
+        batch_size: Images per batch; the last batch may be smaller.
+        seed: Seed of the random order, and of the choice of `images` within a domain.
+        images: Images to take of each domain, chosen at random; None takes all.
+    """
     domains = _given(domains)
     check_seed(seed)
     pool = Pooled(domains)
@@ -98,10 +124,17 @@ def correlated(
     seed: int = 0,
     images: int | None = None,
 ) -> Stream:
-    """One domain after another, each with its classes in clumps: a Dirichlet over labels.
+    """Return a stream of one domain after another, each with its classes in clumps: a Dirichlet over labels.
 
     Each class is dealt out over as many time slots as there are classes, in shares drawn from a Dirichlet of this
     concentration; a slot shows its images class by class. Small values give long runs of one class.
+
+    Args:
+        domains: The domains in order of arrival; a single one stands for a list of one.
+        concentration: Parameter of the Dirichlet distribution, a finite number above 0.
+        batch_size: Images per batch; the last batch of a domain may be smaller.
+        seed: Seed of the Dirichlet shares, of the choice of `images`, and of their order within a class.
+        images: Images to take of each domain, chosen at random; None takes all.
     """
     if not isinstance(concentration, (int, float)) or not 0 < concentration < math.inf:
         raise ParameterError(
@@ -118,18 +151,35 @@ def correlated(
 
 
 def recurring(stream: Stream, times: int) -> Stream:
-    """The whole sequence again and again: domains come back, the model is never told."""
+    """Repeat the whole stream: domains come back, and the model is never told.
+
+    Args:
+        stream: The stream to repeat.
+        times: Total number of passes, at least 1.
+    """
     check_whole(times, "The 'times' that a stream recurs")
     return Stream(stream.segments * times, batch_size=stream.batch_size, start=stream.start)
 
 
 def clean(images: Labelled, *, batch_size: int = 200, seed: int | None = 0, most: int | None = None) -> Stream:
-    """The source revisited; ``evaluate(..., learn=False)`` asks without learning."""
+    """Return a stream of the clean source; ``evaluate(..., learn=False)`` predicts without learning.
+
+    Args:
+        images: The labelled images of the source.
+        batch_size: Images per batch; the last batch may be smaller.
+        seed: Seed that shuffles the images; None keeps their order.
+        most: Images to take, the first of that order; None takes all.
+    """
     return continual([Domain("clean", 0, images)], batch_size=batch_size, seed=seed, images=most)
 
 
 def then(first: Stream, last: Stream) -> Stream:
-    """One stream after another, such as the clean source after its corruptions."""
+    """Concatenate two streams, such as the corruptions and then the clean source.
+
+    Args:
+        first: The stream that comes first.
+        last: The stream that follows, with the same batch size; its `start` is ignored.
+    """
     if last.batch_size != first.batch_size:
         raise ParameterError(
             f"Streams that follow each other need one batch size. Got {first.batch_size} and {last.batch_size}."

@@ -17,7 +17,14 @@ from ctta.streams.batch import Batch
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of a stream from one domain: which of its images arrive, in which order."""
+    """A stretch of a stream from one domain: which of its images arrive, in which order.
+
+    Args:
+        domain: Name of the domain.
+        severity: Severity of the corruption; 0 if there is none, or if several are mixed.
+        images: The labelled images of the domain.
+        order: Positions in `images` in the order of arrival, (n,) integers.
+    """
 
     domain: str
     severity: int
@@ -55,11 +62,19 @@ class Stream:
         return tuple(dict.fromkeys(segment.domain for segment in self.segments))
 
     def starting_at(self, step: int) -> Stream:
-        """The same stream from a step on; steps keep their numbers, and what is skipped is never made."""
+        """Return the same stream from a step on; steps keep their numbers, and skipped batches are never made.
+
+        Args:
+            step: The first step, from 0 to the number of steps of the whole stream.
+        """
         return Stream(self.segments, batch_size=self.batch_size, start=step, device=self.device)
 
     def on(self, device: torch.device) -> Stream:
-        """The same stream with its images on a device."""
+        """Return the same stream with its images on a device.
+
+        Args:
+            device: Where the images of a batch are put; labels stay on the CPU.
+        """
         return Stream(self.segments, batch_size=self.batch_size, start=self.start, device=device)
 
     def __len__(self) -> int:
