@@ -62,10 +62,10 @@ def serialised(adapter: Adapter) -> bytes:
 class Capture:
     """A copy of an adapter's state, which any thread may turn into a file while the adapter goes on.
 
-    Attributes:
-        state: What ``state_dict`` gave.
-        facts: What the file says about the adapter.
-        title: The network's name, for messages.
+    Args:
+        state: The state, as ``state_dict`` returns it.
+        facts: The entries of the file's header: format, method, settings, digest of the source model, steps, versions.
+        title: Class name of the network, for error messages.
     """
 
     state: dict[str, Any]

@@ -12,7 +12,11 @@ LARGEST_SEED = 2**32 - 1
 
 
 def check_seed(seed: object) -> None:
-    """Refuse a seed that is not a whole number in 0..2**32 - 1."""
+    """Refuse a seed that is not a whole number in 0..2**32 - 1.
+
+    Args:
+        seed: The value to check; a bool is refused too.
+    """
     if not _whole(seed, 0, LARGEST_SEED):
         raise ParameterError(
             f"The 'seed' of a stream must be a whole number in 0..{LARGEST_SEED}. Got {shown(seed)} instead."
@@ -20,7 +24,13 @@ def check_seed(seed: object) -> None:
 
 
 def check_whole(value: object, what: str, low: int = 1) -> None:
-    """Refuse a value that is not a whole number of at least ``low``; ``what`` begins the message."""
+    """Refuse a value that is not a whole number of at least ``low``.
+
+    Args:
+        value: The value to check; a bool is refused too.
+        what: What the value is; the first words of the error message.
+        low: The smallest number allowed.
+    """
     if not _whole(value, low, math.inf):
         raise ParameterError(f"{what} must be a whole number of at least {low}. Got {shown(value)} instead.")
 

@@ -11,6 +11,9 @@ def drop_caches(model: nn.Module) -> None:
     LeViT, TinyViT and others look up their attention biases once in eval mode, keep the result, with its graph, in an
     attribute, and forget it in ``train(True)``. An adapter learns in eval mode: it would go on with the old biases, or
     fail in the second backward pass.
+
+    Args:
+        model: The model; its modules in training mode are left alone.
     """
     for module in model.modules():
         if type(module).train is not nn.Module.train and not module.training and _keeps_tensors(module):

@@ -30,7 +30,11 @@ def digest_of(images: Images, file: Path | None = None) -> str:
 
 
 def digest_of_domains(domains: Sequence[Domain]) -> str:
-    """What tells domains from others: their names, severities, labels and all their images, in their order."""
+    """Return a digest of the names, severities, labels and images of domains, in their order.
+
+    Args:
+        domains: The domains; another order gives another digest.
+    """
     whole = hashlib.sha256()
     for domain in domains:
         whole.update(f"{domain.name!a} {domain.severity} {len(domain)}\n".encode())

@@ -95,11 +95,21 @@ class Job:
     side: int | None = None
 
     def with_seed(self, seed: int) -> Job:
-        """The same job with another seed."""
+        """Return the same job with another seed.
+
+        Args:
+            seed: The new seed.
+        """
         return replace(self, seed=seed)
 
     def execute(self, folder: Path, *, save_every: float = 30.0, progress: RunStarted | None = None) -> Record:
-        """Run the job; see `execute`."""
+        """Run the job; see `execute`.
+
+        Args:
+            folder: Folder of the runs.
+            save_every: Seconds between two checkpoints.
+            progress: Called when steps are about to be computed; None reports nothing.
+        """
         return execute(self, folder, save_every=save_every, progress=progress)
 
 
@@ -176,7 +186,12 @@ def _method_name(cls: type[Adapter]) -> str:
 
 
 def build_adapter(job: Job, model: Classifier) -> Adapter:
-    """The method of a job around its source model."""
+    """Build the method of a job around its source model.
+
+    Args:
+        job: The job.
+        model: The source model.
+    """
     cls = get_method(job.method)
     return cls(model, **_arguments(job), **_given(job, cls, model))
 

@@ -30,7 +30,31 @@ def _text(text: str) -> dict[str, str]:
 class Record:
     """What a run was and how it ended; each field is the entry of that name in the file, as `SCHEMA` says.
 
-    ``extra`` has the entries of a file that this version of ctta does not know.
+    Args:
+        format: Version of the schema.
+        address: Digest of ``spec``, and the name of the run's folder.
+        spec: What was run: method, settings, model, data, protocol, seed and so on.
+        settings: Every constructor argument of the method, defaults included.
+        source_free: Whether the method was given no source data.
+        metric: What ``errors`` and ``mean`` measure.
+        direction: Whether lower or higher is better.
+        normalisation: Where images are normalised, and with which mean and standard deviation.
+        order: How the images of a domain are ordered.
+        scored: Which predictions are scored.
+        passes: Forward passes per step, and how many of them are differentiated.
+        errors: Error of each domain in percent, in order of first appearance.
+        mean: Unweighted mean of ``errors``, in percent.
+        counts: Number of images and of incorrect predictions in each domain.
+        images: Number of images predicted.
+        images_per_second: Images per second spent inside the method.
+        seconds: Seconds spent inside the method.
+        peak_memory: Largest resident size of the process in bytes; None if it could not be measured.
+        skipped: Number of steps whose loss was not finite.
+        environment: Versions, threads, device and processor.
+        steps: Name of the file in the same folder with one JSON line per step.
+        command: The command line that started the run.
+        complete: Whether the stream has ended.
+        extra: Entries of the file that this version of ctta does not know.
     """
 
     format: int = field(metadata=_text("version of this schema"))

@@ -25,7 +25,11 @@ class PadShortcut(nn.Module):
         self.before, self.after, self.stride = extra // 2, extra - extra // 2, stride
 
     def forward(self, x: Tensor) -> Tensor:
-        """Subsample and pad channels."""
+        """Subsample and pad channels.
+
+        Args:
+            x: Feature maps (N, C, H, W).
+        """
         return pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.before, self.after))
 
 
@@ -54,7 +58,11 @@ class BasicBlock(nn.Module):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the residual to the shortcut."""
+        """Add the residual to the shortcut.
+
+        Args:
+            x: Feature maps (N, inputs, H, W).
+        """
         out = relu(self.bn1(self.conv1(x)), inplace=True)
         return relu(self.bn2(self.conv2(out)) + self.downsample(x), inplace=True)
 
@@ -97,7 +105,11 @@ class CifarResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits (N, C) for normalised images (N, 3, H, W)."""
+        """Return logits (N, C) for normalised images (N, 3, H, W).
+
+        Args:
+            x: Normalised images (N, 3, H, W).
+        """
         x = relu(self.bn1(self.conv1(x)), inplace=True)
         x = self.layer3(self.layer2(self.layer1(x)))
         logits: Tensor = self.get_submodule(self.head_name)(x.mean((2, 3)))

@@ -38,7 +38,11 @@ GROUPS = (
 
 
 def norm(channels: int) -> nn.BatchNorm2d:
-    """Build a batch norm with the constants of the TensorFlow original, whose momentum of 0.99 is 0.01 in torch."""
+    """Build a batch norm with the constants of the TensorFlow original, whose momentum of 0.99 is 0.01 in torch.
+
+    Args:
+        channels: Number of channels.
+    """
     return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01)
 
 
@@ -57,7 +61,11 @@ class SameConv2d(nn.Conv2d):
         super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Convolve; the output has ceil(size / stride) pixels per side."""
+        """Convolve; the output has ceil(size / stride) pixels per side.
+
+        Args:
+            x: Images or feature maps (N, inputs, H, W).
+        """
         kernel, stride = self.kernel_size[0], self.stride[0]
         rows, columns = (max((-(-n // stride) - 1) * stride + kernel - n, 0) for n in x.shape[2:])
         if rows or columns:
@@ -89,7 +97,11 @@ class InvertedBottleneck(nn.Module):
         self._bn2 = norm(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the block, without an activation at the end."""
+        """Apply the block, without an activation at the end.
+
+        Args:
+            x: Feature maps (N, inputs, H, W).
+        """
         out: Tensor = relu6(self._bn0(self._expand_conv(x)), inplace=True) if self.expands else x
         out = relu6(self._bn1(self._depthwise_conv(out)), inplace=True)
         out = self._bn2(self._project_conv(out))
@@ -124,7 +136,11 @@ class EfficientNetLite0(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits (N, C) for normalised images (N, 3, H, W)."""
+        """Return logits (N, C) for normalised images (N, 3, H, W).
+
+        Args:
+            x: Normalised images (N, 3, H, W).
+        """
         x = relu6(self._bn0(self._conv_stem(x)), inplace=True)
         x = relu6(self._bn1(self._conv_head(self._blocks(x))), inplace=True)
         logits: Tensor = self._fc(x.mean((2, 3)))

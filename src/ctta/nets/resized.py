@@ -22,7 +22,11 @@ class Resized(nn.Module):
         self.size = size
 
     def forward(self, x: Tensor) -> Any:
-        """Resize the images and apply the network."""
+        """Resize the images and apply the network.
+
+        Args:
+            x: Images (N, C, H, W) of any size.
+        """
         if x.shape[-2:] != (self.size, self.size):
             x = interpolate(x, (self.size, self.size), mode="bilinear", antialias=True, align_corners=False)
         return self.net(x)

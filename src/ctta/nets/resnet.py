@@ -33,7 +33,11 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the residual to the shortcut."""
+        """Add the residual to the shortcut.
+
+        Args:
+            x: Feature maps (N, inputs, H, W).
+        """
         out = relu(self.bn1(self.conv1(x)), inplace=True)
         out = relu(self.bn2(self.conv2(out)), inplace=True)
         return relu(self.bn3(self.conv3(out)) + self.downsample(x), inplace=True)
@@ -62,7 +66,11 @@ class ResNet50(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits (N, C) for normalised images (N, 3, H, W)."""
+        """Return logits (N, C) for normalised images (N, 3, H, W).
+
+        Args:
+            x: Normalised images (N, 3, H, W).
+        """
         x = relu(self.bn1(self.conv1(x)), inplace=True)
         x = nn.functional.max_pool2d(x, 3, 2, padding=1)
         for number in range(1, len(STAGES) + 1):
@@ -112,6 +120,10 @@ class BottleneckResNet50(nn.Module):
         self.fc = WeightNormLinear(bottleneck, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits (N, C) for normalised images (N, 3, H, W)."""
+        """Return logits (N, C) for normalised images (N, 3, H, W).
+
+        Args:
+            x: Normalised images (N, 3, H, W).
+        """
         logits: Tensor = self.fc(self.encoder(x))
         return logits

@@ -33,7 +33,11 @@ class GroupedBottleneck(nn.Module):
             self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the residual to the shortcut."""
+        """Add the residual to the shortcut.
+
+        Args:
+            x: Feature maps (N, inputs, H, W).
+        """
         out = relu(self.bn_reduce(self.conv_reduce(x)), inplace=True)
         out = relu(self.bn(self.conv_conv(out)), inplace=True)
         return relu(self.bn_expand(self.conv_expand(out)) + self.downsample(x), inplace=True)
@@ -74,7 +78,11 @@ class CifarResNeXt(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits (N, C) for normalised images (N, 3, H, W)."""
+        """Return logits (N, C) for normalised images (N, 3, H, W).
+
+        Args:
+            x: Normalised images (N, 3, H, W).
+        """
         x = relu(self.bn_1(self.conv_1_3x3(x)), inplace=True)
         x = self.stage_3(self.stage_2(self.stage_1(x)))
         logits: Tensor = self.classifier(x.mean((2, 3)))

@@ -28,7 +28,11 @@ class PreActBlock(nn.Module):
             self.convShortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the residual to x or, if the width changes, to a projection of the activated x."""
+        """Add the residual to x or, if the width changes, to a projection of the activated x.
+
+        Args:
+            x: Feature maps (N, inputs, H, W).
+        """
         active = relu(self.bn1(x), inplace=True)
         shortcut = x if self.convShortcut is None else self.convShortcut(active)
         out: Tensor = self.conv2(relu(self.bn2(self.conv1(active)), inplace=True))
@@ -51,7 +55,11 @@ class Stage(nn.Module):
         self.layer = nn.Sequential(PreActBlock(inputs, outputs, stride), *rest)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the blocks in order."""
+        """Apply the blocks in order.
+
+        Args:
+            x: Feature maps (N, inputs, H, W).
+        """
         out: Tensor = self.layer(x)
         return out
 
@@ -83,7 +91,11 @@ class WideResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits (N, C) for images (N, 3, H, W)."""
+        """Return logits (N, C) for images (N, 3, H, W).
+
+        Args:
+            x: Images (N, 3, H, W).
+        """
         x = self.block3(self.block2(self.block1(self.conv1(x))))
         logits: Tensor = self.fc(relu(self.bn1(x), inplace=True).mean((2, 3)))
         return logits

@@ -10,7 +10,12 @@ from torch import Tensor
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
-    """Return whether two tensors have the same dtype, shape and bits; memory layout is ignored."""
+    """Return whether two tensors have the same dtype, shape and bits; memory layout is ignored.
+
+    Args:
+        a: A tensor.
+        b: The tensor to compare with.
+    """
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     return torch.equal(_bytes(a), _bytes(b))

@@ -41,7 +41,11 @@ class IndexedNet(nn.Module):
         self.register_buffer("index", side[:, None] - side[None, :] + len(side) - 1, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits (N, 10)."""
+        """Return logits (N, 10).
+
+        Args:
+            x: Images (N, 3, 16, 16) in [0, 1].
+        """
         logits: Tensor = self.head((self.stem(_centred(x)) + self.looked_up()).relu().mean((2, 3)))
         return logits
 
@@ -63,7 +67,11 @@ class AliasedNet(nn.Module):
         self.head = nn.Linear(_DIM, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits (N, 10)."""
+        """Return logits (N, 10).
+
+        Args:
+            x: Images (N, 3, 16, 16) in [0, 1].
+        """
         g = self.features(_centred(x)).mean((2, 3))
         logits: Tensor = self.head(self.norm(g + self.second(self.first(g).relu())))
         return logits
@@ -80,7 +88,11 @@ class MixedNet(nn.Module):
         self.head = nn.Linear(_DIM, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits (N, 10) in the dtype of the head."""
+        """Return logits (N, 10) in the dtype of the head.
+
+        Args:
+            x: Images (N, 3, 16, 16) in [0, 1].
+        """
         patches = F.unfold(_centred(x.to(self.embed.weight.dtype)), _PATCH, stride=_PATCH).mT  # (N, T, 48)
         tokens = self.norm1(self.embed(patches).to(self.norm1.weight.dtype).mT).mT.relu()
         mixed = self.mix(tokens.to(self.mix.weight.dtype)).to(tokens.dtype)
@@ -101,7 +113,11 @@ class CountingNet(nn.Module):
         self.register_buffer("average", torch.zeros(1, 3, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits (N, 10), which depend on the images of earlier calls."""
+        """Return logits (N, 10), which depend on the images of earlier calls.
+
+        Args:
+            x: Images (N, 3, 16, 16) in [0, 1].
+        """
         x = _centred(x)
         with torch.no_grad():
             self.calls += 1
@@ -119,7 +135,11 @@ class ExtraStateNet(nn.Module):
         self.gain, self.names = 1.5, [f"class {label}" for label in range(CLASSES)]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits (N, 10)."""
+        """Return logits (N, 10).
+
+        Args:
+            x: Images (N, 3, 16, 16) in [0, 1].
+        """
         logits: Tensor = self.head(self.gain * self.stem(_centred(x)).mean((2, 3)))
         return logits
 
@@ -128,7 +148,11 @@ class ExtraStateNet(nn.Module):
         return {"gain": self.gain, "names": list(self.names)}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Load what get_extra_state returned."""
+        """Load what get_extra_state returned.
+
+        Args:
+            state: What get_extra_state returned: the gain and the names of the classes.
+        """
         self.gain, self.names = state["gain"], list(state["names"])
 
 
@@ -140,7 +164,11 @@ class CachingNet(IndexedNet):
         self.cache: dict[str, Tensor] = {}
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode; training forgets the biases."""
+        """Set the mode; training forgets the biases.
+
+        Args:
+            mode: True for training mode, False for eval mode.
+        """
         if mode:
             self.cache = {}
         return super().train(mode)

@@ -32,7 +32,11 @@ _LEAK = _Use(tensors=40, tensor_bytes=160, graph_nodes=40, python_objects=40, en
 
 
 def memory_is_flat(subject: Subject) -> None:
-    """11: the tensors, autograd graphs and Python objects in memory stop growing within 200 steps."""
+    """11: the tensors, autograd graphs and Python objects in memory stop growing within 200 steps.
+
+    Args:
+        subject: The adapter under test, with its model and images.
+    """
     adapter = subject.build()
     batches = subject.batches(16, _IMAGES)
     use = []

@@ -20,7 +20,11 @@ _PATCH = 4
 
 
 class ConvNet(nn.Module):
-    """Three 3x3 convolutions, each followed by a norm, and a linear head on the mean over positions."""
+    """Three 3x3 convolutions, each followed by a norm, and a linear head on the mean over positions.
+
+    Args:
+        norm: Builds a norm layer for a number of channels.
+    """
 
     def __init__(self, norm: Callable[[int], nn.Module]) -> None:
         super().__init__()
@@ -32,7 +36,11 @@ class ConvNet(nn.Module):
         self.head = nn.Linear(_WIDTHS[-1], CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits (N, 10)."""
+        """Return logits (N, 10).
+
+        Args:
+            x: Images (N, 3, 16, 16) in [0, 1].
+        """
         logits: Tensor = self.head(self.body(_centred(x)).mean(dim=(2, 3)))
         return logits
 
@@ -47,7 +55,11 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(_DIM, 2 * _DIM), nn.GELU(), nn.Linear(2 * _DIM, _DIM))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Transform tokens (N, T, 24)."""
+        """Transform tokens (N, T, 24).
+
+        Args:
+            x: Tokens (N, T, 24).
+        """
         n, tokens, _ = x.shape
         q, k, v = self.qkv(self.norm1(x)).view(n, tokens, 3, 3, -1).permute(2, 0, 3, 1, 4)  # (N, heads, T, 8) each
         mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, tokens, -1)
@@ -68,7 +80,11 @@ class TokenNet(nn.Module):
         self.head = nn.Linear(_DIM, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits (N, 10)."""
+        """Return logits (N, 10).
+
+        Args:
+            x: Images (N, 3, 16, 16) in [0, 1].
+        """
         tokens = self.patches(_centred(x)).flatten(2).mT + self.positions  # (N, T, 24)
         logits: Tensor = self.head(self.norm(self.blocks(tokens)).mean(1))
         return logits

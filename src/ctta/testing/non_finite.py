@@ -21,7 +21,11 @@ _MOST = 6
 
 
 def accidents_do_not_reach_weights(subject: Subject) -> None:
-    """10: NaN in an image, loss or gradient never reaches the weights; a dropped step is counted in ``skipped``."""
+    """10: NaN in an image, loss or gradient never reaches the weights; a dropped step is counted in ``skipped``.
+
+    Args:
+        subject: The adapter under test, with its model and images.
+    """
     with _quiet():
         _broken_images(subject)
         _broken_losses(subject)

@@ -17,7 +17,11 @@ from ctta.testing.task import drifting_images, trained
 
 
 def finite_logits(subject: Subject) -> None:
-    """1: logits are finite, detached and of shape (N, C); the caller's images are not modified."""
+    """1: logits are finite, detached and of shape (N, C); the caller's images are not modified.
+
+    Args:
+        subject: The adapter under test, with its model and images.
+    """
     point = "1 finite_logits"
     with torch.no_grad():
         classes = subject.classifier()(subject.batches(1)[0]).shape[1]
@@ -37,7 +41,11 @@ def finite_logits(subject: Subject) -> None:
 
 
 def grad_modes(subject: Subject) -> None:
-    """7: torch.no_grad changes nothing; inside inference_mode step raises InferenceMode and predict works."""
+    """7: torch.no_grad changes nothing; inside inference_mode step raises InferenceMode and predict works.
+
+    Args:
+        subject: The adapter under test, with its model and images.
+    """
     point = "7 grad_modes"
     batches = subject.batches(3)
     adapter, twin = subject.build(), subject.build()
@@ -67,7 +75,11 @@ def grad_modes(subject: Subject) -> None:
 
 
 def batch_of_one(subject: Subject) -> None:
-    """8: a batch of one image works or raises BatchTooSmall; with a window it always works."""
+    """8: a batch of one image works or raises BatchTooSmall; with a window it always works.
+
+    Args:
+        subject: The adapter under test, with its model and images.
+    """
     point = "8 batch_of_one"
     adapter = subject.build()
     classes = adapter.step(subject.batches(1)[0]).logits.shape[1]
@@ -78,7 +90,11 @@ def batch_of_one(subject: Subject) -> None:
 
 
 def any_norm(subject: Subject) -> None:
-    """9: models with only layer norm, only group norm or no norm work, or raise a CttaError."""
+    """9: models with only layer norm, only group norm or no norm work, or raise a CttaError.
+
+    Args:
+        subject: The adapter under test; its own model and images are not used.
+    """
     point = "9 any_norm"
     images = drifting_images(3 * BATCH).view(3, BATCH, 3, SIDE, SIDE)
     for build in (ln_vit, gn_cnn, plain_cnn):
@@ -93,7 +109,11 @@ def any_norm(subject: Subject) -> None:
 
 
 def modes_change_nothing(subject: Subject) -> None:
-    """12: train() and eval() on the adapter change nothing."""
+    """12: train() and eval() on the adapter change nothing.
+
+    Args:
+        subject: The adapter under test, with its model and images.
+    """
     point = "12 modes_change_nothing"
     adapter, twin = subject.build(), subject.build()
     for i, x in enumerate(subject.batches(4)):

@@ -23,6 +23,9 @@ def every_argument_counts(subject: Subject) -> None:
 
     `seed` is exempt if the method draws no random numbers. An argument that depends on another one, or whose values
     cannot be guessed from its type, needs an entry in ``variations``.
+
+    Args:
+        subject: The adapter under test, with its model and images.
     """
     adapter = subject.build()
     traces: dict[str, list[Any]] = {}

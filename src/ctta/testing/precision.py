@@ -21,6 +21,9 @@ def double_precision(subject: Subject) -> None:
     """14: a float64 model runs in float64, repeatably, and float32 agrees within rounding.
 
     Agreement with reference values belongs to each method's own tests.
+
+    Args:
+        subject: The adapter under test, with its model and images.
     """
     point = "14 double_precision"
     batches = subject.batches(3)
@@ -43,6 +46,9 @@ def clean_stream(subject: Subject) -> None:
     """16: on clean source images the error stays within the margin, in percentage points, of the source model's.
 
     Uses the given model, images and labels, or else a tiny network trained on synthetic images.
+
+    Args:
+        subject: The adapter under test, with its model and images.
     """
     if subject.images is not None and subject.labels is not None:
         model, x, y = subject.source(), subject.images, subject.labels

@@ -13,6 +13,9 @@ def predicts_before_learning(subject: Subject) -> None:
     """17: step returns the logits that predict would have returned just before it.
 
     A method that learns from the batch before it predicts declares ``predicts_first = False`` and is exempt.
+
+    Args:
+        subject: The adapter under test, with its model and images.
     """
     point = "17 predicts_before_learning"
     adapter = subject.build()
@@ -27,7 +30,11 @@ def predicts_before_learning(subject: Subject) -> None:
 
 
 def ask_and_learn_is_step(subject: Subject) -> None:
-    """18: ask(x) followed by learn() equals step(x) bit for bit: logits, loss, log and state."""
+    """18: ask(x) followed by learn() equals step(x) bit for bit: logits, loss, log and state.
+
+    Args:
+        subject: The adapter under test, with its model and images.
+    """
     point = "18 ask_and_learn_is_step"
     for arguments in subject.with_and_without_window():
         adapter, twin = subject.build(**arguments), subject.build(**arguments)
@@ -44,7 +51,11 @@ def ask_and_learn_is_step(subject: Subject) -> None:
 
 
 def forget_leaves_no_trace(subject: Subject) -> None:
-    """19: ask(x) followed by forget() changes neither the state nor the predictions of the next step."""
+    """19: ask(x) followed by forget() changes neither the state nor the predictions of the next step.
+
+    Args:
+        subject: The adapter under test, with its model and images.
+    """
     point = "19 forget_leaves_no_trace"
     for arguments in subject.with_and_without_window():
         adapter, twin = subject.build(**arguments), subject.build(**arguments)

@@ -22,7 +22,11 @@ from ctta.testing.subject import Subject, run
 
 
 def seeded(subject: Subject) -> None:
-    """5: the same seed gives the same outputs, and the global random generators stay unchanged."""
+    """5: the same seed gives the same outputs, and the global random generators stay unchanged.
+
+    Args:
+        subject: The adapter under test, with its model and images.
+    """
     point = "5 seeded"
     batches = subject.batches(4)
     arguments = {"seed": 3} if subject.takes("seed") else {}
@@ -44,7 +48,11 @@ def seeded(subject: Subject) -> None:
 
 
 def constructor_reads_nothing(subject: Subject) -> None:
-    """15: the constructor opens no file and no network connection."""
+    """15: the constructor opens no file and no network connection.
+
+    Args:
+        subject: The adapter under test, with its model and images.
+    """
     point = "15 constructor_reads_nothing"
     model = subject.source()
     # Build an optimizer first: torch lazily imports modules, which opens files, when the first one is built.

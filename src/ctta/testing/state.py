@@ -21,6 +21,9 @@ def only_trained_move(subject: Subject) -> None:
     """2: only the parameters passed to begin change in the student, and the user's model stays unchanged.
 
     A teacher, the method's own buffers and buffers that the model's forward pass updates itself may change.
+
+    Args:
+        subject: The adapter under test, with its model and images.
     """
     point = "2 only_trained_move"
     model = subject.source()
@@ -50,7 +53,11 @@ def only_trained_move(subject: Subject) -> None:
 
 
 def reset_restores(subject: Subject) -> None:
-    """3: reset() restores every bit of the state, and the same stream then gives the same predictions."""
+    """3: reset() restores every bit of the state, and the same stream then gives the same predictions.
+
+    Args:
+        subject: The adapter under test, with its model and images.
+    """
     point = "3 reset_restores"
     for arguments in subject.with_and_without_window():
         adapter = subject.build(**arguments)
@@ -68,6 +75,9 @@ def resume_bit_equal(subject: Subject) -> None:
     """4: a fresh adapter that loads a state saved mid-stream continues bit for bit.
 
     The state goes through state_dict and, if the method is registered, through a file.
+
+    Args:
+        subject: The adapter under test, with its model and images.
     """
     point = "4 resume_bit_equal"
     for arguments in subject.with_and_without_window():
@@ -92,7 +102,11 @@ def resume_bit_equal(subject: Subject) -> None:
 
 
 def predict_leaves_no_trace(subject: Subject) -> None:
-    """6: predict changes neither the state nor the predictions of the next step."""
+    """6: predict changes neither the state nor the predictions of the next step.
+
+    Args:
+        subject: The adapter under test, with its model and images.
+    """
     point = "6 predict_leaves_no_trace"
     for arguments in subject.with_and_without_window():
         adapter, twin = subject.build(**arguments), subject.build(**arguments)

@@ -75,7 +75,11 @@ class Subject:
         return [batch.clone() for batch in torch.split(self._images[rows], size)]
 
     def takes(self, argument: str) -> bool:
-        """Return whether the constructor has this argument."""
+        """Return whether the constructor has this argument.
+
+        Args:
+            argument: Name of the argument.
+        """
         return argument in self.settings
 
     def with_and_without_window(self) -> list[dict[str, Any]]:
@@ -97,5 +101,10 @@ class Subject:
 
 
 def run(adapter: Adapter, batches: list[Tensor]) -> list[Tensor]:
-    """Step through a stream and return the logits of every batch."""
+    """Step through a stream and return the logits of every batch.
+
+    Args:
+        adapter: The adapter, which learns from every batch.
+        batches: Images (N, C, H, W) of each batch, in order.
+    """
     return [adapter.step(x).logits for x in batches]

@@ -44,6 +44,12 @@ class Processes:
     ) -> Finished:
         """Run jobs; see `Executor.run`.
 
+        Args:
+            tasks: The jobs, started in this order.
+            folder: Folder of the runs.
+            save_every: Seconds between two checkpoints of a run.
+            progress: Not used here: these runs are not in this process, and the caller reports finished ones.
+
         Raises:
             WorkerLost: A worker ended before its run did.
         """

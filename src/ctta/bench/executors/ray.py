@@ -49,6 +49,12 @@ class Ray:
     ) -> Finished:
         """Run jobs; see `Executor.run`.
 
+        Args:
+            tasks: The jobs, submitted in this order.
+            folder: Folder of the runs.
+            save_every: Seconds between two checkpoints of a run.
+            progress: Not used here: these runs are not in this process, and the caller reports finished ones.
+
         Raises:
             MissingExtra: Ray is not installed.
             ClusterError: There is no cluster at the address, or it gave up a run.

@@ -15,7 +15,14 @@ class Serial:
     def run(
         self, tasks: Sequence[Task], folder: Path, *, save_every: float, progress: ProgressDisplay | None
     ) -> Finished:
-        """Run tasks; see `Executor.run`."""
+        """Run tasks; see `Executor.run`.
+
+        Args:
+            tasks: The tasks, run in this order.
+            folder: Folder of the runs.
+            save_every: Seconds between two checkpoints of a run.
+            progress: Shows the progress of the runs; the caller reports finished ones. None shows nothing.
+        """
         started = None if progress is None else progress.started
         for index, task in enumerate(tasks):
             yield index, task.execute(folder, save_every=save_every, progress=started)

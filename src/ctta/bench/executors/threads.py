@@ -29,7 +29,14 @@ class Threads:
     def run(
         self, tasks: Sequence[Task], folder: Path, *, save_every: float, progress: ProgressDisplay | None
     ) -> Finished:
-        """Run tasks; see `Executor.run`."""
+        """Run tasks; see `Executor.run`.
+
+        Args:
+            tasks: The tasks, started in this order.
+            folder: Folder of the runs.
+            save_every: Seconds between two checkpoints of a run.
+            progress: Shows the progress of the runs; the caller reports finished ones. None shows nothing.
+        """
         stop = Event()
 
         def started(adapter: Adapter, steps: int) -> Progress:
