@@ -12,8 +12,27 @@ from typing_extensions import is_typeddict
 
 from docgen.docstrings import parse
 
-#: Packages whose own modules are checked; the modules of their subpackages are not, unless they are listed too.
-PACKAGES = ("ctta", "ctta.methods")
+#: Packages whose own modules are checked; commands explain their arguments by their --help.
+PACKAGES = (
+    "ctta",
+    "ctta._adapter",
+    "ctta._checks",
+    "ctta._system",
+    "ctta.bench",
+    "ctta.bench.executors",
+    "ctta.corruptions",
+    "ctta.datasets",
+    "ctta.datasets.write",
+    "ctta.fetch",
+    "ctta.methods",
+    "ctta.nets",
+    "ctta.paper",
+    "ctta.plots",
+    "ctta.report",
+    "ctta.serve",
+    "ctta.streams",
+    "ctta.testing",
+)
 
 
 def undocumented() -> list[str]:
@@ -63,7 +82,8 @@ def _missing(module: ModuleType) -> Iterator[str]:
         if inspect.isfunction(value):
             yield from _of(f"{module.__name__}.{name}", value, value.__doc__)
         elif inspect.isclass(value) and not is_typeddict(value):
-            if "__init__" in vars(value):
+            # typing writes the constructor of a Protocol, which nobody calls.
+            if "__init__" in vars(value) and not getattr(value, "_is_protocol", False):
                 yield from _of(f"{module.__name__}.{name}", value.__init__, value.__doc__)
             for method, function in methods_of(value):
                 yield from _of(f"{module.__name__}.{name}.{method}", function, function.__doc__)

@@ -341,3 +341,9 @@ def test_a_stream_follows_another_and_steps_are_counted_on(images):
     assert all(torch.equal(a.x, b.x) for a, b in zip(both, [*first, *last], strict=True))
     with pytest.raises(ParameterError, match=r"one batch size\. Got 10 and 7"):
         then(first, clean(images, batch_size=7))
+
+
+def test_a_stream_that_recurs_or_is_followed_by_another_keeps_its_device(images):
+    stream = continual(images, corruptions=("fog",)).on(torch.device("meta"))
+    assert recurring(stream, 2).device == torch.device("meta")
+    assert then(stream, clean(images)).device == torch.device("meta")

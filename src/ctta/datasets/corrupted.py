@@ -61,8 +61,12 @@ class Corrupted:
     def __init__(
         self, images: Labelled, name: str, severity: int, *, seed: int, scale: Scale | None, keep: bool
     ) -> None:
-        self.images, self.name, self.severity = images, name, severity
-        self.seed, self.scale, self.keep = seed, scale, keep
+        self.images = images
+        self.name = name
+        self.severity = severity
+        self.seed = seed
+        self.scale = scale
+        self.keep = keep
         self._making = Lock()
 
     @property

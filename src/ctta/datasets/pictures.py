@@ -34,7 +34,9 @@ class Pictures:
     """
 
     def __init__(self, paths: Sequence[Path], y: Sequence[int], prepare: Prepare) -> None:
-        self.paths, self.y, self.prepare = tuple(paths), torch.tensor(list(y), dtype=torch.long), prepare
+        self.paths = tuple(paths)
+        self.y = torch.tensor(list(y), dtype=torch.long)
+        self.prepare = prepare
 
     def __len__(self) -> int:
         return len(self.paths)

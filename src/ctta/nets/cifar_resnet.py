@@ -22,7 +22,9 @@ class PadShortcut(nn.Module):
 
     def __init__(self, extra: int, stride: int) -> None:
         super().__init__()
-        self.before, self.after, self.stride = extra // 2, extra - extra // 2, stride
+        self.before = extra // 2
+        self.after = extra - extra // 2
+        self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
         """Subsample and pad channels.

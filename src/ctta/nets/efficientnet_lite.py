@@ -87,7 +87,8 @@ class InvertedBottleneck(nn.Module):
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expand: int) -> None:
         super().__init__()
         inner = expand * inputs
-        self.expands, self.adds = expand != 1, stride == 1 and inputs == outputs
+        self.expands = expand != 1
+        self.adds = stride == 1 and inputs == outputs
         if self.expands:
             self._expand_conv = SameConv2d(inputs, inner, 1)
             self._bn0 = norm(inner)

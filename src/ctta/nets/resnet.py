@@ -99,7 +99,8 @@ class WeightNormLinear(nn.Linear):
 
     def __init__(self, in_features: int, out_features: int) -> None:
         nn.Module.__init__(self)  # nn.Linear.__init__ would register a parameter named weight
-        self.in_features, self.out_features = in_features, out_features
+        self.in_features = in_features
+        self.out_features = out_features
         start = nn.Linear(in_features, out_features)
         self.weight_v = nn.Parameter(start.weight.detach())
         self.weight_g = nn.Parameter(start.weight.detach().norm(dim=1, keepdim=True))

@@ -21,7 +21,8 @@ class GroupedBottleneck(nn.Module):
 
     def __init__(self, inputs: int, channels: int, stride: int, cardinality: int, base_width: int) -> None:
         super().__init__()
-        inner, outputs = cardinality * (channels * base_width // 64), 4 * channels
+        inner = cardinality * (channels * base_width // 64)
+        outputs = 4 * channels
         self.conv_reduce = nn.Conv2d(inputs, inner, 1, bias=False)
         self.bn_reduce = nn.BatchNorm2d(inner)
         self.conv_conv = nn.Conv2d(inner, inner, 3, stride, padding=1, groups=cardinality, bias=False)

@@ -79,7 +79,8 @@ class WideResNet(nn.Module):
             raise ParameterError(
                 f"The 'depth' parameter of WideResNet must be 6n + 4: 10, 16, ..., 28. Got {depth} instead."
             )
-        blocks, width = (depth - 4) // 6, 16 * widen
+        blocks = (depth - 4) // 6
+        width = 16 * widen
         self.conv1 = nn.Conv2d(3, 16, 3, padding=1, bias=False)
         self.block1 = Stage(16, width, blocks, 1)
         self.block2 = Stage(width, 2 * width, blocks, 2)

@@ -87,7 +87,10 @@ class History:
     """
 
     def __init__(self, stream: str, folder: Path, writer: Writer, keep: int) -> None:
-        self._stream, self._folder, self._writer, self._keep = stream, folder, writer, keep
+        self._stream = stream
+        self._folder = folder
+        self._writer = writer
+        self._keep = keep
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
         self._pending = 0

@@ -28,7 +28,8 @@ class Requests:
     """
 
     def __init__(self, size: int, classes: int) -> None:
-        self._size, self._num_classes = size, classes
+        self._size = size
+        self._num_classes = classes
         self._answered: OrderedDict[str, _Answered] = OrderedDict()
         self._wrong = 0
         self.labelled = 0

@@ -87,8 +87,12 @@ class Lane:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
-        self._make, self._limits, self._history, self._audit = make, limits, history, audit
-        self._requests, self._clock = requests, clock
+        self._make = make
+        self._limits = limits
+        self._history = history
+        self._audit = audit
+        self._requests = requests
+        self._clock = clock
         self._changed = threading.Condition()
         self._waiting: deque[_Request] = deque()
         self._operations: deque[_Operation] = deque()
@@ -108,7 +112,9 @@ class Lane:
         self._last_snapshot: str | None = None
         newest = history.newest()
         if newest is not None:
-            self._last_snapshot, self._steps, self._mode = newest.info.name, newest.info.steps, newest.mode
+            self._last_snapshot = newest.info.name
+            self._steps = newest.info.steps
+            self._mode = newest.mode
         self._thread = threading.Thread(target=self._run, name=f"ctta-lane-{name}", daemon=True)
         self._thread.start()
 

@@ -65,8 +65,11 @@ class Service:
         self.num_classes = classifier.num_classes
         self.class_names = None if class_names is None else tuple(class_names)
         self.limits = limits
-        self._mode, self._rules, self._clock = mode, "; ".join(map(str, guard)), clock
-        self._classifier, self._make = classifier, make
+        self._mode = mode
+        self._rules = "; ".join(map(str, guard))
+        self._clock = clock
+        self._classifier = classifier
+        self._make = make
         self._temporary = None if state is not None else tempfile.TemporaryDirectory(prefix="ctta-serve-")
         self._folder = state if state is not None else Path(self._temporary.name if self._temporary else "")
         self._record = record

@@ -158,7 +158,7 @@ def recurring(stream: Stream, times: int) -> Stream:
         times: Total number of passes, at least 1.
     """
     check_whole(times, "The 'times' that a stream recurs")
-    return Stream(stream.segments * times, batch_size=stream.batch_size, start=stream.start)
+    return Stream(stream.segments * times, batch_size=stream.batch_size, start=stream.start, device=stream.device)
 
 
 def clean(images: Labelled, *, batch_size: int = 200, seed: int | None = 0, most: int | None = None) -> Stream:
@@ -184,7 +184,7 @@ def then(first: Stream, last: Stream) -> Stream:
         raise ParameterError(
             f"Streams that follow each other need one batch size. Got {first.batch_size} and {last.batch_size}."
         )
-    return Stream(first.segments + last.segments, batch_size=first.batch_size, start=first.start)
+    return Stream(first.segments + last.segments, batch_size=first.batch_size, start=first.start, device=first.device)
 
 
 def _given(domains: Domain | Iterable[Domain]) -> tuple[Domain, ...]:

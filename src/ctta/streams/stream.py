@@ -50,7 +50,9 @@ class Stream:
     ) -> None:
         check_whole(batch_size, "The 'batch_size' of a stream")
         check_whole(start, "The first step of a stream", low=0)
-        self.segments, self.batch_size, self.start = tuple(segments), batch_size, start
+        self.segments = tuple(segments)
+        self.batch_size = batch_size
+        self.start = start
         self.device = device
         self._steps = [-(-len(segment.order) // batch_size) for segment in self.segments]
         if start > sum(self._steps):

@@ -24,7 +24,8 @@ class Stem(nn.Sequential):
     """Two convolutions with batch norm; the output has 16 channels of 4x4."""
 
     def __init__(self) -> None:
-        first, second = nn.Conv2d(3, _DIM, 3, 2, 1, bias=False), nn.Conv2d(_DIM, _DIM, 3, 2, 1, bias=False)
+        first = nn.Conv2d(3, _DIM, 3, 2, 1, bias=False)
+        second = nn.Conv2d(_DIM, _DIM, 3, 2, 1, bias=False)
         super().__init__(first, nn.BatchNorm2d(_DIM), nn.ReLU(), second, nn.BatchNorm2d(_DIM), nn.ReLU())
 
 
@@ -35,7 +36,8 @@ class IndexedNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem, self.head = Stem(), nn.Linear(_DIM, CLASSES)
+        self.stem = Stem()
+        self.head = nn.Linear(_DIM, CLASSES)
         side = torch.arange(SIDE // 4)
         self.bias = nn.Parameter(0.1 * torch.randn(_DIM, 2 * len(side) - 1))
         self.register_buffer("index", side[:, None] - side[None, :] + len(side) - 1, persistent=False)
@@ -61,7 +63,8 @@ class AliasedNet(nn.Module):
         super().__init__()
         self.stem = Stem()
         self.features = self.stem
-        self.first, self.second = nn.Linear(_DIM, _DIM), nn.Linear(_DIM, _DIM)
+        self.first = nn.Linear(_DIM, _DIM)
+        self.second = nn.Linear(_DIM, _DIM)
         self.second.weight = self.first.weight
         self.norm = nn.LayerNorm(_DIM)
         self.head = nn.Linear(_DIM, CLASSES)
@@ -83,7 +86,8 @@ class MixedNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embed = nn.Linear(3 * _PATCH**2, _DIM, dtype=torch.bfloat16)
-        self.norm1, self.norm2 = nn.BatchNorm1d(_DIM), nn.LayerNorm(_DIM)
+        self.norm1 = nn.BatchNorm1d(_DIM)
+        self.norm2 = nn.LayerNorm(_DIM)
         self.mix = nn.Linear(_DIM, _DIM, dtype=torch.bfloat16)
         self.head = nn.Linear(_DIM, CLASSES)
 
@@ -108,7 +112,8 @@ class CountingNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem, self.head = Stem(), nn.Linear(_DIM, CLASSES)
+        self.stem = Stem()
+        self.head = nn.Linear(_DIM, CLASSES)
         self.register_buffer("calls", torch.zeros((), dtype=torch.long))
         self.register_buffer("average", torch.zeros(1, 3, 1, 1))
 
@@ -131,8 +136,10 @@ class ExtraStateNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem, self.head = Stem(), nn.Linear(_DIM, CLASSES)
-        self.gain, self.names = 1.5, [f"class {label}" for label in range(CLASSES)]
+        self.stem = Stem()
+        self.head = nn.Linear(_DIM, CLASSES)
+        self.gain = 1.5
+        self.names = [f"class {label}" for label in range(CLASSES)]
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits (N, 10).

@@ -50,8 +50,10 @@ class Block(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(_DIM), nn.LayerNorm(_DIM)
-        self.qkv, self.out = nn.Linear(_DIM, 3 * _DIM), nn.Linear(_DIM, _DIM)
+        self.norm1 = nn.LayerNorm(_DIM)
+        self.norm2 = nn.LayerNorm(_DIM)
+        self.qkv = nn.Linear(_DIM, 3 * _DIM)
+        self.out = nn.Linear(_DIM, _DIM)
         self.mlp = nn.Sequential(nn.Linear(_DIM, 2 * _DIM), nn.GELU(), nn.Linear(2 * _DIM, _DIM))
 
     def forward(self, x: Tensor) -> Tensor:

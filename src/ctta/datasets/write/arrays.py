@@ -37,7 +37,8 @@ class ArraySource:
         self.x = images_of(x, path)
         self.y = labels_of(y, labels or path, count=len(x), classes=None)
         refuse_out_of_range(self.x, path)
-        self.images, self.side = len(self.x), min(self.x.shape[2:])
+        self.images = len(self.x)
+        self.side = min(self.x.shape[2:])
 
     def describe(self) -> dict[str, Any]:
         """The input's name and digest."""

@@ -37,7 +37,9 @@ class FolderSource:
     def __init__(self, folder: Path, *, file_format: Format = "jpeg", side: int | None = None) -> None:
         if not folder.is_dir():
             raise MissingData(f"{folder.absolute()} is not there.")
-        self.folder, self.format, self.cropped = folder, file_format, side
+        self.folder = folder
+        self.format = file_format
+        self.cropped = side
         # As the published ImageNet-C: the shorter side to 256 for a crop of 224.
         self.prepare = as_it_is if side is None else centre(side, resize=round(side * 8 / 7))
         self.paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
@@ -47,7 +49,8 @@ class FolderSource:
         if len(set(self.names)) != len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
             raise BadData(f"Two images in {folder} would both become {twice}: rename one of them.")
-        self.images, self.side = len(self.paths), side or min(self._read(self.paths[0]).size)
+        self.images = len(self.paths)
+        self.side = side or min(self._read(self.paths[0]).size)
 
     def describe(self) -> dict[str, Any]:
         """The input's name and digest, and the format of the output."""
