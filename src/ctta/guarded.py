@@ -14,7 +14,7 @@ from typing_extensions import Self
 
 from ctta._adapter.answer import Answer
 from ctta._adapter.checkpoint import read, rebuild, settings_of
-from ctta._adapter.state import LazyBuffers
+from ctta._adapter.state import OptionalState
 from ctta._checks.arguments import Between
 from ctta.adapter import Adapter, Step
 from ctta.errors import AnswerFinished, CheckpointError, MethodMismatch, ParameterError
@@ -144,7 +144,7 @@ class Guarded(Adapter):
     ) -> None:
         if not isinstance(adapter, Adapter) or isinstance(adapter, Guarded):
             raise ParameterError(f"Guarded takes an adapter, such as ctta.Tent(model). Got {type(adapter).__name__}.")
-        LazyBuffers.__init__(self)
+        OptionalState.__init__(self)
         self.inner = adapter
         self.rules = rules
         self.every = every

@@ -71,10 +71,6 @@ class ExclusiveLock:
         return ExclusiveLock, ()
 
 
-#: The older name of `ExclusiveLock`.
-Owner = ExclusiveLock
-
-
 def _is_held(thread: int, holder: FrameType | weakref.ref[object]) -> bool:
     if isinstance(holder, weakref.ref):
         return holder() is not None

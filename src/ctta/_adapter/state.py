@@ -424,11 +424,6 @@ class AdapterState(OptionalState):
         return torch.optim.SGD(self.trained, lr=self.lr, momentum=self.momentum, nesterov=nesterov, foreach=True)
 
 
-#: The older names.
-LazyBuffers = OptionalState
-Stateful = AdapterState
-
-
 def _same_bits(a: Tensor, b: Tensor) -> bool:
     # torch.equal treats -0.0 and 0.0 as equal, and a reset must restore every bit.
     return torch.equal(a, b) and (not a.is_floating_point() or torch.equal(a.signbit(), b.signbit()))

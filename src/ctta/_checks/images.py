@@ -60,7 +60,3 @@ def check_images(x: Tensor) -> Tensor | None:
             )
         )
     return broken
-
-
-#: The older name of `check_images`.
-broken_images = check_images
