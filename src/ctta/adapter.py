@@ -26,12 +26,14 @@ from ctta._adapter.layout import fastest_layout
 from ctta._adapter.state import AdapterState
 from ctta._checks.arguments import CheckedArguments, collected_options
 from ctta._checks.images import check_images
+from ctta.batch_norm import NotedStatistics, statistics_of
 from ctta.classifier import Classifier, Precision
-from ctta.freeze import Frozen, Statistics, load_into
+from ctta.freeze import Frozen, LoadedStatistics, load_into
 from ctta.functional import diversity
-from ctta.norms import batch_norms, source_statistics_where_single
-from ctta.options import AnswerOptions, Optimizer, SharedOptions, check_bounds
+from ctta.norms import batch_norms, choose_statistics, source_statistics_where_single
+from ctta.options import AnswerOptions, ChosenStatistics, Optimizer, SharedOptions, check_bounds
 from ctta.recipes import NOTHING_SET
+from ctta.statistics import Batch, Source, Statistics, as_statistics, short_form
 
 logger = logging.getLogger("ctta")
 
@@ -80,6 +82,10 @@ class Adapter(CheckedArguments, AdapterState):
         reset_every: Return to the source every so many steps. None never does.
         invalid: What to do with NaN or Inf images: "raise" an error, or "answer": predict for the whole batch without
             learning from it. The invalid images get all-zero logits, so that every class is equally likely.
+        statistics: Whose statistics batch norms use: "batch", as published; "source"; or a blend, "prior:16",
+            "share:0.4", "misfit" or "moving:0.05", with which batches of one image work too. `ctta.statistics` explains
+            them and has them as classes. Models without batch norm ignore it, and methods that replace batch norms,
+            such as `RoTTA`, do not take it.
 
     Example:
         >>> import torch, ctta
@@ -117,11 +123,15 @@ class Adapter(CheckedArguments, AdapterState):
         precision: Precision = "fp32",
         reset_every: int | None = None,
         invalid: Literal["raise", "answer"] = "raise",
+        statistics: ChosenStatistics = "batch",
     ) -> None:
         super().__init__(optimizer=optimizer, lr=lr, momentum=momentum, nesterov=nesterov, seed=seed, window=window)
         self.precision = precision
         self.reset_every = reset_every
         self.invalid = invalid
+        chosen = as_statistics(statistics)
+        self.statistics = short_form(chosen)
+        self._keeps_statistics = chosen.keeps_state
         check_bounds(self, lr=(0, 1e3), momentum=(0, 1), window=(2, math.inf), reset_every=(1, math.inf))
 
         source = model if isinstance(model, Classifier) else Classifier(model)
@@ -136,6 +146,9 @@ class Adapter(CheckedArguments, AdapterState):
         self._layout = fastest_layout(self.student)
         self.student.to(memory_format=self._layout)  # type: ignore[call-overload]
         self.student.precision = precision
+        if not isinstance(chosen, Batch):
+            self._refuse_own_statistics(self.uses_batch_statistics)
+            choose_statistics(self.student, chosen)
 
     # A method overrides these.
 
@@ -181,6 +194,8 @@ class Adapter(CheckedArguments, AdapterState):
         trained = list(dict.fromkeys(parameters))
         if self.learns:
             self.require_trainable(trained)
+        layers = [layer for layer in batch_norms(self.student) if not isinstance(statistics_of(layer), Batch | Source)]
+        self._refuse_own_statistics(all(layer.running_mean is None for layer in layers))
         learning = {id(p) for p in trained}
         frozen = {f"student.{n}" for n, p in self.student.named_parameters() if id(p) not in learning}
         self._start(trained, frozen)
@@ -344,7 +359,7 @@ class Adapter(CheckedArguments, AdapterState):
         net: nn.Module,
         *,
         network: str | None = None,
-        statistics: Statistics | Tensor | Iterable[Tensor] = "adapter",
+        statistics: LoadedStatistics | Tensor | Iterable[Tensor] = "adapter",
     ) -> None:
         """Copy the adapted weights into the user's own net, in place.
 
@@ -406,6 +421,8 @@ class Adapter(CheckedArguments, AdapterState):
             # If the options are not annotated, assume the usual ones.
             kind = collected_options(cls.__init__) or (SharedOptions if cls.learns else AnswerOptions)
             found |= {name: base[name].default for name in kind.__annotations__ if name not in found}
+            if not cls.uses_batch_statistics:
+                found.pop("statistics", None)
             found |= cls.defaults
         return found
 
@@ -417,7 +434,7 @@ class Adapter(CheckedArguments, AdapterState):
     @property
     def smallest_batch(self) -> int:
         """The fewest images that a step takes with this model."""
-        return 2 if self.uses_batch_statistics and batch_norms(self.student) else 1
+        return 2 if any(isinstance(statistics, Batch) for statistics in self._chosen_statistics()) else 1
 
     def __repr__(self) -> str:
         """Summarise the adapter in one line: method, settings that differ from the defaults, and what it adapts."""
@@ -444,6 +461,17 @@ class Adapter(CheckedArguments, AdapterState):
         return self
 
     # One batch.
+
+    def _chosen_statistics(self) -> list[Statistics]:
+        """Return the statistics of every batch norm, if the method leaves the choice to them."""
+        return [statistics_of(layer) for layer in batch_norms(self.student)] if self.uses_batch_statistics else []
+
+    def _refuse_own_statistics(self, free: bool) -> None:
+        if not free:
+            raise errors.ParameterError(
+                f"The 'statistics' parameter is for methods that normalise by batch statistics; {type(self).__name__} "
+                "has statistics of its own. Leave it out."
+            )
 
     def _count_skipped(self) -> None:
         self.skipped += 1
@@ -510,6 +538,7 @@ class Adapter(CheckedArguments, AdapterState):
         if self.reset_every is not None and self.steps and self.steps % self.reset_every == 0:
             self.restore()
         logits, step = None, None
+        noted = NotedStatistics(self) if self._keeps_statistics else None
         try:
             work = self.adapt(x)
             if isinstance(work, Step):
@@ -520,10 +549,14 @@ class Adapter(CheckedArguments, AdapterState):
                 logits = first
                 yield logits
                 step = finish(work)
+            if noted is not None:
+                noted.keep()
         except _NonFiniteStep:
             self._count_skipped()
         finally:
             self._drop_gradients()
+            if noted is not None:
+                noted.drop()
         if logits is None:
             logits = self._answer(x) if step is None else step.logits
             yield logits
@@ -540,7 +573,7 @@ class Adapter(CheckedArguments, AdapterState):
         if len(x) < self.smallest_batch:
             raise errors.BatchTooSmall(
                 f"{type(self).__name__} normalises by batch statistics and needs at least {self.smallest_batch} "
-                f"images; got {len(x)}. Use window=16 or a model without batch norm."
+                f'images; got {len(x)}. Use window=16, statistics="prior:16" or a model without batch norm.'
             )
 
     def _answer_around(self, x: Tensor, broken: Tensor) -> Tensor:
@@ -556,7 +589,7 @@ class Adapter(CheckedArguments, AdapterState):
     @torch.no_grad()
     def _answer_newest(self, held: Tensor, newest: int) -> Tensor:
         """Predict for the last images of a window; batch norms take their statistics from the whole window."""
-        if self.smallest_batch == 1:
+        if all(isinstance(statistics, Source) for statistics in self._chosen_statistics()):
             return self.answer(held[-newest:])
         with source_statistics_where_single(self):
             return self.answer(held)[-newest:]

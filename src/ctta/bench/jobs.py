@@ -34,6 +34,7 @@ from ctta.nets.models import MODELS
 from ctta.protocol import Order, StreamParts, get_protocol
 from ctta.prototypes import prototypes_from_source
 from ctta.registry import bare_target, get_method
+from ctta.statistics import as_statistics, short_form
 from ctta.streams.stream import Stream
 
 
@@ -260,6 +261,8 @@ def _arguments(job: Job) -> dict[str, Any]:
     settings = {
         k: float(v) if type(v) is int and isinstance(defaults[k], float) else v for k, v in job.settings.items()
     }
+    if "statistics" in settings:
+        settings["statistics"] = short_form(as_statistics(settings["statistics"]))
     arguments = recipe(cls, data) | {k: v for k, v in settings.items() if v != unsaid[k]}
     return arguments | ({"seed": job.seed} if "seed" in cls.arguments() else {})
 
