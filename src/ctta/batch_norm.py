@@ -170,7 +170,7 @@ class _Blended(_BatchNorm):
         if _is_single(x):
             mean, var = _reference(self)
             return F.batch_norm(x, mean, var, self.weight, self.bias, training=False, eps=self.eps)
-        if torch.compiler.is_exporting() or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
+        if _is_traced():
             return normalise_exactly(x, lambda batch: _blend(self, x, batch), self.weight, self.bias, self.eps)
         batch = _moments(x.detach(), self.source_mean)
         mean, var = _blend(self, x, batch)
@@ -280,7 +280,7 @@ def _lend_blend(layer: Any, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 def _blend(layer: Any, x: Tensor, batch: Moments) -> Moments:
     """Choose the statistics of a pass, and note what its state will be after the step."""
     statistics, values = statistics_of(layer), x.numel() // x.shape[1]
-    seen = Seen(batch, _source(layer), len(x), values, layer.eps, _state(layer))
+    seen = Seen(batch, _source(layer), x.shape[0], values, layer.eps, _state(layer))
     if vars(layer).get("noting", False) and "noted" not in vars(layer):
         vars(layer)["noted"] = {name: value.detach() for name, value in statistics.next_state(seen).items()}
     return statistics.blend(seen)
@@ -288,7 +288,7 @@ def _blend(layer: Any, x: Tensor, batch: Moments) -> Moments:
 
 def _moments(x: Tensor, like: Tensor) -> Moments:
     """Compute the moments of a batch in one fused pass, in the dtype of the layer's own statistics."""
-    if x.device.type in ("cpu", "cuda"):
+    if x.device.type in ("cpu", "cuda") and not _is_traced():
         # The kernel of batch norm itself. It also moves running statistics, and takes its precision from them.
         mean, var = torch.batch_norm_update_stats(x, torch.zeros_like(like), torch.zeros_like(like), 0.0)
     else:
@@ -313,6 +313,11 @@ def _state(layer: Any) -> dict[str, Tensor]:
 
 def _reference(layer: Any) -> Moments:
     return statistics_of(layer).reference(_source(layer), _state(layer))
+
+
+def _is_traced() -> bool:
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
+    return tracing or torch.compiler.is_exporting()
 
 
 def _is_single(x: Tensor) -> bool:
