@@ -61,7 +61,7 @@ def naive_moments(x: Tensor, source: list[tuple[float, float]], statistics: Stat
     """Mean and variance of every channel, by loops over its values."""
     found, divergences = [], []
     for c, (source_mean, source_var) in enumerate(source):
-        values = [float(v) for v in x[:, c].flatten()]
+        values = x[:, c].flatten().tolist()
         mean = sum(values) / len(values)
         var = sum((v - mean) ** 2 for v in values) / len(values)
         found.append((mean, var))

@@ -119,10 +119,11 @@ def take_back(layer: Any, args: tuple[Tensor, ...], output: Tensor) -> None:
     layer.running_mean = layer.running_var = None
 
 
-class NotedStatistics:
-    """What the layers of some networks see in one learning step, to move their state after it.
+class noting:  # noqa: N801, used as a context manager
+    """Context of a learning step: layers note what they see, and at its end their state moves; an exception drops it.
 
-    Only the first pass of each layer counts: that of the batch itself, before views of it.
+    Only the first pass of each layer counts: that of the batch itself, before views of it. It is a class because a
+    generator that is interrupted on its way out would run its last lines when it is garbage collected.
 
     Args:
         network: The network, or several in one module.
@@ -130,21 +131,17 @@ class NotedStatistics:
 
     def __init__(self, network: nn.Module) -> None:
         self._layers = [layer for layer in network.modules() if statistics_of(layer).keeps_state]
+
+    def __enter__(self) -> None:
         for layer in self._layers:
             vars(layer)["noting"] = True
 
-    def keep(self) -> None:
-        """Move the state of every layer that has seen a batch."""
+    def __exit__(self, kind: object, *exc: object) -> None:
         for layer in self._layers:
-            for name, value in vars(layer).pop("noted", {}).items():
-                setattr(layer, name, value)
-        self.drop()
-
-    def drop(self) -> None:
-        """Forget what was seen."""
-        for layer in self._layers:
-            vars(layer).pop("noted", None)
+            noted = vars(layer).pop("noted", {})
             vars(layer).pop("noting", None)
+            for name, value in noted.items() if kind is None else ():
+                setattr(layer, name, value)
 
 
 @contextmanager
@@ -165,8 +162,10 @@ def unnoted(network: nn.Module) -> Iterator[None]:
 class _Blended(_BatchNorm):
     """A batch norm that normalises with the statistics chosen for it."""
 
+    source_mean: Tensor
+
     def forward(self, x: Tensor) -> Tensor:
-        self._check_input_dim(x)
+        self._check_input_dim(x)  # type: ignore[no-untyped-call]
         if _is_single(x):
             mean, var = _reference(self)
             return F.batch_norm(x, mean, var, self.weight, self.bias, training=False, eps=self.eps)

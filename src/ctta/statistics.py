@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
-from typing_extensions import Self
 
 from ctta.errors import ParameterError
 
@@ -131,11 +130,6 @@ class _Short(Statistics):
     def __str__(self) -> str:
         numbers = [getattr(self, entry.name) for entry in fields(self)]  # type: ignore[arg-type]
         return ":".join([self.name, *(repr(int(v) if v == int(v) else v) for v in numbers)])
-
-    @classmethod
-    def read(cls, number: float | None) -> Self:
-        """Build from the number in a short form."""
-        return cls() if number is None else cls(number)
 
     def _require(self, low: float, high: float) -> None:
         for entry in fields(self):  # type: ignore[arg-type]
@@ -275,7 +269,8 @@ class Moving(_Short):
         return {"moving_mean": mean, "moving_var": var}
 
 
-_KINDS: Mapping[str, type[_Short]] = {kind.name: kind for kind in (Batch, Source, Prior, Share, Misfit, Moving)}
+_SHORT: tuple[type[_Short], ...] = (Batch, Source, Prior, Share, Misfit, Moving)
+_KINDS: Mapping[str, Callable[..., _Short]] = {kind.name: kind for kind in _SHORT}
 #: What an argument may be, for messages.
 WORDS = "'batch', 'source', 'prior:16', 'share:0.4', 'misfit', 'moving:0.05' or a ctta.statistics.Statistics"
 
@@ -302,7 +297,7 @@ def as_statistics(given: Statistics | str) -> Statistics:
         value = float(number) if colon else None
         if value is not None and not math.isfinite(value):
             raise ValueError(number)
-        return _KINDS[name].read(value)
+        return _KINDS[name]() if value is None else _KINDS[name](value)
     except ParameterError:  # a number out of range
         raise
     except (KeyError, ValueError, TypeError):  # an unknown name, no number, or one too many or too few
@@ -315,7 +310,7 @@ def short_form(statistics: Statistics) -> Statistics | str:
     Args:
         statistics: The statistics.
     """
-    return str(statistics) if type(statistics) in _KINDS.values() else statistics
+    return str(statistics) if type(statistics) in _SHORT else statistics
 
 
 def is_statistics(given: Any) -> bool:

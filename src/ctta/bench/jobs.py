@@ -258,7 +258,7 @@ def _arguments(job: Job) -> dict[str, Any]:
     # One run must have one address: 1 and 1.0 are the same learning rate, and defaults need not be given.
     data = get_dataset(job.stream).name
     defaults, unsaid = cls.arguments(), default_arguments(cls, data)
-    settings = {
+    settings: dict[str, Any] = {
         k: float(v) if type(v) is int and isinstance(defaults[k], float) else v for k, v in job.settings.items()
     }
     if "statistics" in settings:
