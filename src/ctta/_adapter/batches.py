@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ctta._adapter.answer import finish
-from ctta._adapter.method import Learning, MethodPart, _NonFiniteStep, Step
+from ctta._adapter.method import Learning, MethodPart, Step, _NonFiniteStep
 from ctta._checks.images import check_images
 from ctta.batch_norm import noting, statistics_of
 from ctta.errors import BatchTooSmall, InferenceMode, NonFiniteImages, NotTraceable
