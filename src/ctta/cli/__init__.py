@@ -41,14 +41,14 @@ class _Group(TyperGroup):
         """Run the command."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # the reader, such as `head`, has seen enough: click ends quietly
+            raise
         except (CttaError, OSError) as error:
             typer.echo(f"{type(error).__name__}: {error}", err=True)
             raise typer.Exit(1) from error
 
 
-app = typer.Typer(
-    cls=_Group, no_args_is_help=True, add_completion=False, help="Continual test-time adaptation for PyTorch."
-)
+app = typer.Typer(cls=_Group, no_args_is_help=True, help="Continual test-time adaptation for PyTorch.")
 app.command("demo")(demo)
 app.command("ls")(ls)
 app.command("run", cls=RayCommand)(run)
