@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import version
 
 import pytest
+
+import ctta
 
 
 def loaded_after(program: str) -> set[str]:
@@ -71,11 +72,12 @@ def test_help_lists_and_typing_errors_do_not_import_torch(words: list[str], code
 
 def test_a_reader_that_has_seen_enough_ends_the_command_quietly() -> None:
     # The pipe is closed before the command writes to it.
-    program = "import os, sys; sys.stdout.flush(); r, w = os.pipe(); os.close(r); os.dup2(w, 1); from ctta.cli import main; main()"
-    ended = subprocess.run([sys.executable, "-c", program, "ls", "methods"], capture_output=True, text=True)
+    program = "import os; r, w = os.pipe(); os.close(r); os.dup2(w, 1); from ctta.cli import main; main()"
+    words = [sys.executable, "-c", program, "ls", "methods"]
+    ended = subprocess.run(words, check=False, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (1, "")
 
 
 def test_the_package_runs_as_a_command() -> None:
     shown = subprocess.run([sys.executable, "-m", "ctta", "--version"], check=True, capture_output=True, text=True)
-    assert shown.stdout == f"ctta {version('ctta')}\n"
+    assert shown.stdout == f"ctta {ctta.__version__}\n"
