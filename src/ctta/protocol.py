@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctta._system.digests import sha256_of_code
 from ctta.errors import CttaError, MissingData, ParameterError, UnknownProtocol
-from ctta.registry import BUILT_IN, Registry, is_target, target_origin
+from ctta.registry import NamedRegistry
 
 if TYPE_CHECKING:
     from ctta.datasets.domain import Domain, Labelled
@@ -242,24 +242,8 @@ _BUILT_IN = (
 )
 
 
-def _accept(value: object, what: str) -> Protocol:
-    if not isinstance(value, Protocol):
-        raise ParameterError(f"A protocol must be a ctta.protocol.Protocol; {what} is {type(value).__name__}.")
-    if value.name in {protocol.name for protocol in _BUILT_IN}:
-        raise ParameterError(f"{what} has the name of the built-in protocol {value.name!r}. Choose another name.")
-    return value
-
-
 #: Protocols by name.
-PROTOCOLS: Registry[Protocol] = Registry(UnknownProtocol, "ctta.protocols", _accept)
-
-
-def _add(protocol: Protocol, origin: str) -> None:
-    PROTOCOLS.add(protocol.name, lambda: protocol, origin)
-
-
-for _protocol in _BUILT_IN:
-    _add(_protocol, BUILT_IN)
+PROTOCOLS = NamedRegistry(UnknownProtocol, Protocol, "ctta.protocol.Protocol", _BUILT_IN)
 
 
 def register(protocol: Protocol) -> Protocol:
@@ -271,9 +255,7 @@ def register(protocol: Protocol) -> Protocol:
     Raises:
         ParameterError: If it is not a `Protocol`, or has the name of a built-in one.
     """
-    accepted = _accept(protocol, "The protocol")
-    _add(accepted, getattr(accepted.build, "__module__", None) or "registered")
-    return accepted
+    return PROTOCOLS.register(protocol, getattr(protocol, "build", None))
 
 
 def get_protocol(name: str) -> Protocol:
@@ -287,11 +269,7 @@ def get_protocol(name: str) -> Protocol:
         PluginError: If it belongs to a plug-in that fails to import.
         UserCodeError: If the user's own code does not exist or fails to import.
     """
-    protocol = PROTOCOLS.get(name)
-    if is_target(name):
-        # Records name a protocol by its own name.
-        _add(protocol, target_origin(name))
-    return protocol
+    return PROTOCOLS.get(name)
 
 
 def protocol_of(recorded: Mapping[str, Any]) -> Protocol | None:

@@ -41,8 +41,8 @@ def test_every_cell_can_be_built_and_cells_are_different_runs(name: str, dataset
     cells = experiment(name).cells(dataset)
     assert len({cell.label for cell in cells}) == len(cells)
     assert len({repr(replace(cell, label="", published=None)) for cell in cells}) == len(cells)
-    for settings in {repr(cell.settings): cell for cell in cells}.values():
-        method(settings.method)(net(), **settings.settings)
+    for procedure in {repr(cell.procedure.settings): cell.procedure for cell in cells}.values():
+        method(procedure.method)(net(), **procedure.settings)
 
 
 def test_figures_the_paper_publishes_once_stand_where_it_has_them() -> None:

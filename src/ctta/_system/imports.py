@@ -17,26 +17,11 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import ModuleType
 
+from ctta._system.targets import split_target
 from ctta.errors import UserCodeError
 
 _Stamp = tuple[int, int]
 _from_files: dict[Path, tuple[_Stamp, ModuleType]] = {}
-
-
-def split_target(target: str) -> tuple[str, str]:
-    """Split ``place:name`` into the module or file and the name.
-
-    Args:
-        target: The target; without a name, the second part is empty.
-
-    Example:
-        >>> split_target("mine.py:build"), split_target("mine.py")
-        (('mine.py', 'build'), ('mine.py', ''))
-    """
-    if target.endswith(".py"):
-        return target, ""
-    place, colon, name = target.rpartition(":")
-    return (place, name) if colon else (target, "")
 
 
 def load_object(target: str) -> object:

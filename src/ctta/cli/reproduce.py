@@ -11,8 +11,8 @@ import typer
 
 from ctta.cli import options
 from ctta.cli.command_line import command_line
+from ctta.cli.names import check_names
 from ctta.cli.options import parse_names, parse_seeds
-from ctta.cli.run import check_names, progress_display
 from ctta.datasets import locate
 from ctta.errors import UnknownStream
 from ctta.paper.numbers import SETTINGS
@@ -60,32 +60,37 @@ def reproduce(
     if dataset not in SETTINGS:
         dataset, data = _own_data(dataset, data)
     from ctta.bench.executors import run_jobs  # noqa: PLC0415
+    from ctta.bench.jobs import Inputs, RunOptions  # noqa: PLC0415
+    from ctta.cli.progress import RunsDisplay  # noqa: PLC0415
     from ctta.paper import experiment  # noqa: PLC0415 - ctta --help takes no torch
-    from ctta.paper.reproduce import Request, draw, notes, plan, rows  # noqa: PLC0415
+    from ctta.paper.reproduce import Request, draw, notes, plan, rows, setting_of  # noqa: PLC0415
     from ctta.plots.style import require_matplotlib  # noqa: PLC0415
 
     table = experiment(name)
     if table.drawings:
         require_matplotlib()
-    request = Request(
-        dataset=dataset,
-        data=data,
-        model=model,
+    setting = setting_of(dataset)
+    inputs = Inputs(
+        stream=setting.stream,
+        model=model or setting.backbone,
         weights=weights,
+        data=data,
         image_list=image_list,
         clean=clean,
         source_data=source_data,
-        methods=None if methods is None else frozenset(names),
         corruptions=None if corruptions is None else parse_names(corruptions),
         images=images,
+    )
+    request = Request(
+        dataset=dataset,
+        inputs=inputs,
+        methods=None if methods is None else frozenset(names),
         seeds=tuple(parse_seeds(seed or table.seeds)),
-        command=command_line(),
-        tensorboard=tensorboard,
-        device=device,
+        options=RunOptions(command=command_line(), tensorboard=tensorboard, device=device),
     )
     planned = plan(table, request)
     jobs = planned.jobs
-    progress = None if quiet else progress_display(len(jobs), workers, out, ray)
+    progress = None if quiet else RunsDisplay(len(jobs), out, here=workers == 1 and ray is None)
     records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     outcomes = planned.outcomes(records, out)
     found, remarks, figures = rows(outcomes), notes(planned, outcomes), draw(planned, outcomes, out)
@@ -93,7 +98,7 @@ def reproduce(
         told = {"experiment": name, "dataset": dataset, "rows": found, "notes": remarks}
         typer.echo(json.dumps(told | {"figures": [str(path) for path in figures]}, indent=1))
         return
-    typer.echo(f"{table.title}, {request.setting.name}, {request.net}: error, %")
+    typer.echo(f"{table.title}, {setting.name}, {inputs.model}: error, %")
     _echo(found)
     for remark in remarks:
         typer.echo(remark)

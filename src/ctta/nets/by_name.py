@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from ctta import nets
 from ctta._system.digests import sha256_of
-from ctta._system.imports import find_name, load_module, public_names, split_target, user_code
+from ctta._system.imports import find_name, load_module, public_names, user_code
+from ctta._system.targets import split_target
 from ctta.errors import BadData, MissingData, MissingExtra, ModelError, NotWeights, ParameterError, UnknownModel
 from ctta.nets.models import MODELS, Model
 from ctta.registry import BUILT_IN, Registry

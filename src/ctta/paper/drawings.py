@@ -32,7 +32,7 @@ def draw_lines(parameter: str, label: str, *, log: bool = False) -> Callable[[Se
     def draw(outcomes: Sequence[Outcome]) -> Figure:
         by_method: dict[str, list[Outcome]] = {}
         for outcome in outcomes:
-            by_method.setdefault(outcome.cell.method, []).append(outcome)
+            by_method.setdefault(outcome.cell.procedure.method, []).append(outcome)
         return curves.draw_curves([_curve(name, mine, parameter) for name, mine in by_method.items()], label, log=log)
 
     return draw
@@ -147,9 +147,9 @@ def _value(outcome: Outcome, parameter: str) -> Any:
 def _errors_by_alpha(outcomes: Sequence[Outcome]) -> momentum.Errors:
     found: dict[int, dict[str, dict[float, float]]] = {}
     for outcome in outcomes:
-        by_domain = found.setdefault(outcome.cell.severity, {})
+        by_domain = found.setdefault(outcome.cell.procedure.severity, {})
         for domain, error in [*outcome.domains.items(), ("mean", outcome.mean)]:
-            by_domain.setdefault(domain, {})[_number(outcome.cell.settings["alpha"])] = error
+            by_domain.setdefault(domain, {})[_number(outcome.cell.procedure.settings["alpha"])] = error
     return dict(sorted(found.items()))
 
 

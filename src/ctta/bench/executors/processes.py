@@ -80,7 +80,7 @@ def _result(pipe: Connection, process: SpawnProcess, job: Job) -> Record:
     except (EOFError, OSError):
         process.join(10)
         raise WorkerLost(
-            f"The process of {job.method} with seed {job.seed} is gone (exit code {process.exitcode}; -9 often means "
+            f"The process of {job} is gone (exit code {process.exitcode}; -9 often means "
             "out of memory: try fewer --workers). Run the command again to resume from the last checkpoint."
         ) from None
     if isinstance(result, Exception):
