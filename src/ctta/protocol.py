@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ctta._system.digests import sha256_of_code
 from ctta.errors import CttaError, MissingData, ParameterError, UnknownProtocol
@@ -126,14 +126,14 @@ class Protocol:
             raise MissingData(f"The {self.name} protocol needs the clean images: give --clean an npz with x and y.")
         return self.build(parts)
 
-    def to_json(self, *, times: int = 1, order: Order = "shuffled") -> dict[str, Any]:
+    def to_json(self, *, times: int = 1, order: Order = "shuffled") -> dict[str, object]:
         """Return the protocol as the specification of a run holds it.
 
         Args:
             times: Rounds, for protocols that repeat.
             order: Order of the images of a domain.
         """
-        found: dict[str, Any] = {"name": self.name}
+        found: dict[str, object] = {"name": self.name}
         if self.repeats:
             found["times"] = times
         if self.rest_on:
@@ -272,7 +272,7 @@ def get_protocol(name: str) -> Protocol:
     return PROTOCOLS.get(name)
 
 
-def protocol_of(recorded: Mapping[str, Any]) -> Protocol | None:
+def protocol_of(recorded: Mapping[str, object]) -> Protocol | None:
     """Return the protocol that a record names, or None if it is not known here.
 
     Args:
@@ -285,7 +285,7 @@ def protocol_of(recorded: Mapping[str, Any]) -> Protocol | None:
         return None
 
 
-def order_text(recorded: Mapping[str, Any], seed: int) -> str:
+def order_text(recorded: Mapping[str, object], seed: int) -> str:
     """Say how the images of a run are ordered.
 
     Args:

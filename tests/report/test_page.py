@@ -87,7 +87,7 @@ def runs(tmp_path: Path) -> Path:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages without figures, for what is not about them: drawing takes most of the time."""
-    monkeypatch.setattr("ctta.report.page.drawings", lambda group, prefix: [])
+    monkeypatch.setattr("ctta.report.sections.drawings", lambda group, prefix: [])
 
 
 @pytest.fixture(scope="module")

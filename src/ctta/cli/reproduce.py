@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +17,9 @@ from ctta.cli.options import parse_names, parse_seeds
 from ctta.datasets import locate
 from ctta.errors import UnknownStream
 from ctta.paper.numbers import SETTINGS
+
+if TYPE_CHECKING:
+    from ctta.paper.reproduce import Row
 
 
 def reproduce(
@@ -95,7 +99,7 @@ def reproduce(
     outcomes = planned.outcomes(records, out)
     found, remarks, figures = rows(outcomes), notes(planned, outcomes), draw(planned, outcomes, out)
     if as_json:
-        told = {"experiment": name, "dataset": dataset, "rows": found, "notes": remarks}
+        told = {"experiment": name, "dataset": dataset, "rows": [asdict(row) for row in found], "notes": remarks}
         typer.echo(json.dumps(told | {"figures": [str(path) for path in figures]}, indent=1))
         return
     typer.echo(f"{table.title}, {setting.name}, {inputs.model}: error, %")
@@ -114,29 +118,29 @@ def _own_data(dataset: str, data: Path | None) -> tuple[str, Path | None]:
         raise UnknownStream(dataset, SETTINGS) from None
 
 
-def _echo(rows: Sequence[dict[str, Any]]) -> None:
+def _echo(rows: Sequence[Row]) -> None:
     from ctta.cli.tables import echo_rows  # noqa: PLC0415 - ctta --help takes no rich tables
 
     echo_rows(
         [
             {
-                "row": row["row"],
-                "ours": _with_spread(row["ours"], row["spread"]),
-                "paper": _with_spread(row["paper"], row["paper_spread"]),
-                "difference": _signed(row["difference"]),
-                "seeds": row["seeds"],
+                "row": row.row,
+                "ours": _with_spread(row.ours, row.spread),
+                "paper": _with_spread(row.paper, row.paper_spread),
+                "difference": _signed(row.difference),
+                "seeds": row.seeds,
             }
             for row in rows
         ]
     )
-    if any(row["paper_domains"] for row in rows):
+    if any(row.paper_domains for row in rows):
         echo_rows([line for row in rows for line in _by_domain(row)])
 
 
-def _by_domain(row: dict[str, Any]) -> list[dict[str, Any]]:
+def _by_domain(row: Row) -> list[dict[str, str]]:
     """Three lines for a row of a table: ours, the paper's and the difference in every domain."""
-    ours, papers = row["domains"], row["paper_domains"]
-    lines = [{"row": row["row"], "": "ours"} | {_short(d): f"{ours[d]:.1f}" for d in ours}]
+    ours, papers = row.domains, row.paper_domains
+    lines = [{"row": row.row, "": "ours"} | {_short(d): f"{ours[d]:.1f}" for d in ours}]
     if papers:
         lines.append({"row": "", "": "paper"} | {_short(d): _with_spread(papers.get(d)) for d in ours})
         both = {d: ours[d] - papers[d] if d in papers else None for d in ours}

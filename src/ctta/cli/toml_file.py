@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def read_lines(file: Path, group: Any) -> list[Line]:
     return [line_of(table, group, f"{file}, [[do]] {number}") for number, table in enumerate(tables, start=1)]
 
 
-def line_of(table: dict[str, Any], group: Any, where: str) -> Line:
+def line_of(table: Mapping[str, object], group: Any, where: str) -> Line:
     """Convert a table to a command line.
 
     Args:
@@ -65,7 +66,7 @@ def line_of(table: dict[str, Any], group: Any, where: str) -> Line:
     """
     command, path = _command(table.get("command"), group, where)
     known = _parameters(command)
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     for key, value in table.items():
         name = key.replace("_", "-")
         if name == "command":
@@ -94,7 +95,7 @@ def line_of(table: dict[str, Any], group: Any, where: str) -> Line:
     return Line(command, path, (*options, "--", *words) if dashed else (*words, *options))
 
 
-def _command(words: Any, group: Any, where: str) -> tuple[Any, tuple[str, ...]]:
+def _command(words: object, group: Any, where: str) -> tuple[Any, tuple[str, ...]]:
     if not isinstance(words, str) or not words.split():
         raise BadData(f'{where} names no command. Add a line such as command = "run".')
     path = tuple(words.split())
@@ -125,7 +126,7 @@ def _parameters(command: Any) -> dict[str, Any]:
     return named
 
 
-def _option(option: Any, name: str, value: Any, where: str) -> list[str]:
+def _option(option: Any, name: str, value: object, where: str) -> list[str]:
     if option.is_flag:
         if not isinstance(value, bool):
             raise ParameterError(f"{where}: {name!r} must be true or false. Got {value!r}.")
@@ -136,7 +137,7 @@ def _option(option: Any, name: str, value: Any, where: str) -> list[str]:
     return words
 
 
-def _values(parameter: Any, name: str, value: Any, where: str) -> list[str]:
+def _values(parameter: Any, name: str, value: object, where: str) -> list[str]:
     if isinstance(value, bool):
         raise ParameterError(f"{where}: {name!r} needs a value. Got {str(value).lower()}.")
     if not isinstance(value, (list, dict)):
@@ -148,7 +149,7 @@ def _values(parameter: Any, name: str, value: Any, where: str) -> list[str]:
     return [_text(item, name, where) for item in value]
 
 
-def _text(value: Any, name: str, where: str) -> str:
+def _text(value: object, name: str, where: str) -> str:
     """Format a value for the command line, where --set parses Python literals."""
     if isinstance(value, str):
         return value

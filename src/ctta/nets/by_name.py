@@ -67,7 +67,7 @@ class Loaded:
     input_size: int | None = None
     code: str | None = None
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """Return the entry for the specification of a run."""
         facts = {"name": self.name, "digest": self.classifier.digest(), "mean": self.mean, "std": self.std}
         more = {"input_size": self.input_size, "code": self.code}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from ctta._system.files import write_atomically
 from ctta.bench.jobs import Inputs, Job, RunOptions, Workload
@@ -175,7 +174,36 @@ def job_of(cell: Cell, request: Request, seed: int) -> Job:
     return Job(Workload(procedure, inputs), replace(request.options, keep=cell.keep))
 
 
-def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Row:
+    """A row of an experiment: our error and the published one, in percent.
+
+    Args:
+        row: Its label.
+        ours: Our mean error over seeds.
+        spread: Its standard deviation; None with one seed.
+        paper: The published error, if any.
+        paper_spread: Its standard deviation, if published.
+        difference: Our error minus the published one.
+        seeds: Number of seeds.
+        domains: Our error in each domain.
+        paper_domains: The published error in each domain; empty if the paper does not give them.
+        runs: The addresses of our runs.
+    """
+
+    row: str
+    ours: float
+    spread: float | None
+    paper: float | None
+    paper_spread: float | None
+    difference: float | None
+    seeds: int
+    domains: Mapping[str, float]
+    paper_domains: Mapping[str, float]
+    runs: list[str]
+
+
+def rows(outcomes: Sequence[Outcome]) -> list[Row]:
     """Our error, the published one and the difference, for every cell, and per domain if published.
 
     Args:
@@ -253,17 +281,17 @@ def _size(outcome: Outcome) -> int:
     return max(count.images for count in record.counts.values()) // visits
 
 
-def _row(outcome: Outcome) -> dict[str, Any]:
+def _row(outcome: Outcome) -> Row:
     published = outcome.published
-    return {
-        "row": outcome.cell.label,
-        "ours": outcome.mean,
-        "spread": outcome.spread,
-        "paper": None if published is None else published.mean,
-        "paper_spread": None if published is None else published.spread,
-        "difference": None if published is None else outcome.mean - published.mean,
-        "seeds": len(outcome.records),
-        "domains": outcome.domains,
-        "paper_domains": {} if published is None else published.domains,
-        "runs": [record.address for record in outcome.records],
-    }
+    return Row(
+        row=outcome.cell.label,
+        ours=outcome.mean,
+        spread=outcome.spread,
+        paper=None if published is None else published.mean,
+        paper_spread=None if published is None else published.spread,
+        difference=None if published is None else outcome.mean - published.mean,
+        seeds=len(outcome.records),
+        domains=outcome.domains,
+        paper_domains={} if published is None else published.domains,
+        runs=[record.address for record in outcome.records],
+    )

@@ -52,7 +52,7 @@ class Source(Protocol):
     images: int
     side: int  # the shorter side in pixels
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """What the manifest says of the input and the format of the output."""
 
     def parts(self, recipe: Recipe) -> list[str]:

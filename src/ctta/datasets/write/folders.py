@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -52,7 +52,7 @@ class FolderSource:
         self.images = len(self.paths)
         self.side = side or min(self._read(self.paths[0]).size)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """The input's name and digest, and the format of the output."""
         return {
             "input": {"name": self.folder.name, "sha256": _digest(self.folder, self.paths), "images": self.images},
