@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from ctta._system.imports import load_object, user_code
 from ctta._system.targets import absolute_target, bare_target, is_target, target_origin
 from ctta.errors import ParameterError, PluginError, UnknownMethod, UnknownName, UserCodeError
-from ctta.method_table import built_in
+from ctta.method_table import MethodFacts, built_in
 
 if TYPE_CHECKING:
     from ctta.adapter import Adapter
@@ -258,13 +258,12 @@ def _accept_method(value: object, what: str) -> type[Adapter]:
 METHODS: Registry[type[Adapter]] = Registry(UnknownMethod, "ctta.methods", _accept_method)
 
 
-def _load_built_in(home: str) -> Callable[[], type[Adapter]]:
-    module, _, name = home.partition(":")
-    return lambda: _accept_method(getattr(import_module(module), name), home)
+def _load_built_in(facts: MethodFacts) -> Callable[[], type[Adapter]]:
+    return lambda: _accept_method(getattr(import_module(facts.module), facts.class_name), facts.home)
 
 
 for _facts in built_in().values():
-    METHODS.add(_facts.name, _load_built_in(_facts.home))
+    METHODS.add(_facts.name, _load_built_in(_facts))
 
 
 def register(cls: Method) -> Method:
