@@ -198,9 +198,9 @@ def _clean(parts: StreamParts) -> Stream:
 
 
 def _then_clean(parts: StreamParts) -> Stream:
-    from ctta.streams.protocols import then  # noqa: PLC0415
+    from ctta.streams.protocols import concatenate  # noqa: PLC0415
 
-    return then(_continual(parts), _clean(parts))
+    return concatenate(_continual(parts), _clean(parts))
 
 
 _BUILT_IN = (

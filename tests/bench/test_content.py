@@ -13,8 +13,8 @@ from PIL import Image
 
 from ctta._system import digests
 from ctta.bench.content import digest_of
+from ctta.bench.data import open_domains
 from ctta.bench.jobs import execute
-from ctta.bench.sources import open_domains
 from ctta.datasets.arrays import Images
 from ctta.errors import BadData
 from jobs import change_job, make_job

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def split_target(target: str) -> tuple[str, str]:
-    """Split ``place:name`` into the module or file and the name.
+    """Split ``module:name`` into the module or file and the name.
 
     Args:
         target: The target; without a name, the second part is empty.
@@ -18,8 +18,8 @@ def split_target(target: str) -> tuple[str, str]:
     """
     if target.endswith(".py"):
         return target, ""
-    place, colon, name = target.rpartition(":")
-    return (place, name) if colon else (target, "")
+    origin, colon, name = target.rpartition(":")
+    return (origin, name) if colon else (target, "")
 
 
 def is_target(name: str) -> bool:

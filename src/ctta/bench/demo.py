@@ -11,7 +11,7 @@ from ctta._system.device import choose_device
 from ctta.adapter import Adapter
 from ctta.bench.executors import Threads, run_tasks
 from ctta.bench.prepare import build_adapter, open_stream, spec_of
-from ctta.bench.progress import ProgressDisplay
+from ctta.bench.progress import ProgressDisplay, step_cost
 from ctta.bench.record import Record
 from ctta.bench.run import Run
 from ctta.bench.spec import RunSpec
@@ -93,7 +93,7 @@ def run_demo(
         The records, in the order of the entries.
     """
     # The longest first, so that none is left to run alone at the end.
-    longest = sorted(entries, key=lambda entry: cost(entry[1]), reverse=True)
+    longest = sorted(entries, key=lambda entry: step_cost(entry[1]), reverse=True)
     runs = [_run(spec, adapter, stream, command) for spec, adapter in longest]
     # No run is long enough to need a checkpoint.
     records = run_tasks(Threads(), runs, folder, save_every=math.inf, progress=progress)
@@ -103,13 +103,3 @@ def run_demo(
 
 def _run(spec: RunSpec, adapter: Adapter, stream: Stream, command: str) -> Run:
     return Run(spec, lambda: adapter, adapter.student, stream, command=command, own_process=False)
-
-
-def cost(adapter: Adapter) -> int:
-    """The work of a step in forward passes; a backward pass takes about two.
-
-    Args:
-        adapter: The method.
-    """
-    forward, backward = adapter.passes
-    return forward + 2 * backward

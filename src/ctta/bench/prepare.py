@@ -13,8 +13,8 @@ from ctta._checks.arguments import check_arguments
 from ctta._system.digests import sha256_of_code
 from ctta.adapter import Adapter
 from ctta.bench.content import digest_of
+from ctta.bench.data import Facts, Opened, open_data, read_images
 from ctta.bench.defaults import default_arguments, recipe
-from ctta.bench.sources import Facts, Opened, open_data, read_images
 from ctta.bench.spec import RunSpec
 from ctta.bench.workload import Workload
 from ctta.classifier import Classifier

@@ -44,7 +44,7 @@ def open_by_layout(
         made = [name for name in _names(manifest.get("corruptions")) if is_file(path / f"{name}.npy")]
         return own_c(path, _chosen(path, made, domains), severities)
     if manifest is not None or _is_corrupted_folder(path):
-        made = [place.name for place in folders(path) if _levels(place)]
+        made = [inner.name for inner in folders(path) if _levels(inner)]
         wanted = _names(None if manifest is None else manifest.get("corruptions"))
         made.sort(key=lambda name: wanted.index(name) if name in wanted else len(wanted))
         origin: Origin = "unverified" if manifest is None else "generated"
@@ -73,14 +73,14 @@ def corrupted_folder(
     parts: list[tuple[str, int, list[Path]]] = []
     for name in corruptions:
         for severity in severities:
-            place = folder / name / str(severity)
-            if not place.is_dir():
+            inner = folder / name / str(severity)
+            if not inner.is_dir():
                 levels = ", ".join(_levels(folder / name)) or "none"
                 raise ParameterError(f"{folder / name} has the severities {levels}. Got {severity}.")
-            paths = sorted(path for path in place.rglob("*") if path.suffix.lower() in SUFFIXES and is_file(path))
+            paths = sorted(path for path in inner.rglob("*") if path.suffix.lower() in SUFFIXES and is_file(path))
             if not paths:
-                raise MissingData(f"{place} holds no images.")
-            if loose := next((path for path in paths if path.parent == place), None):
+                raise MissingData(f"{inner} holds no images.")
+            if loose := next((path for path in paths if path.parent == inner), None):
                 raise BadData(
                     f"{loose} is in no class folder, so its class is not known. Put images into folders named after "
                     "their classes before you corrupt them."

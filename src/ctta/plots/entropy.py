@@ -72,7 +72,7 @@ def plot_entropies(histograms: Sequence[Histogram]) -> Plot:
     top = canvas.legend([("right answers", Area(COLOURS[6])), ("wrong answers", LineStyle(COLOURS[3]))], 4)
     width = (canvas.width - _LEFT - 8 - 10 * (columns - 1)) / columns
     bins = len(histograms[0].correct)
-    edges = [place / bins for place in range(bins + 1)]
+    edges = [index / bins for index in range(bins + 1)]
     for number, (mine, title) in enumerate(zip(histograms, titles, strict=True)):
         row, column = divmod(number, columns)
         box = Box(_LEFT + column * (width + 10), top + above + row * (_HEIGHT + above), width, _HEIGHT)

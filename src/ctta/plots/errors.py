@@ -39,12 +39,12 @@ def plot_mean_errors(rows: Sequence[Row]) -> Plot:
     right = 1.3 * widest or 1.0
     panel = canvas.add(Panel(Box(left, 4, canvas.width - left - 6, height), (0, right), (len(rows) - 0.4, -0.6)))
     panel.draw_bars([row.mean for row in rows], [COLOURS[0 if row.label == "source" else 1] for row in rows])
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         seeds = [record.mean for record in row.records]
         if len(seeds) > 1:
-            panel.strokes([(seed, place) for seed in seeds], "#000000", 5)
+            panel.strokes([(seed, index) for seed in seeds], "#000000", 5)
         spread = "" if row.spread is None else f" ± {row.spread:.1f}"
-        panel.write(max(row.mean, *seeds) + 0.015 * widest, place, f"{row.mean:.1f}{spread}")
+        panel.write(max(row.mean, *seeds) + 0.015 * widest, index, f"{row.mean:.1f}{spread}")
     panel.x_axis(nice_ticks(0, right), "mean error over domains (%)")
     panel.y_axis(row_ticks(rows), grid=False)
     several = any(len(row.records) > 1 for row in rows)
@@ -77,7 +77,7 @@ def plot_domain_errors(rows: Sequence[Row], styles: Styles, *, in_order: bool) -
     lowest = above
     if several:
         lowest = canvas.add(_differences(of, styles, Box(LEFT, 186, width, 122), ends))
-        above.x_axis((place, "") for place in range(len(domains)))
+        above.x_axis((index, "") for index in range(len(domains)))
     names = [domain_name(domain) for domain in domains]
     lowest.x_axis(enumerate(names), upright=False)
     bottom = lowest.box.top + lowest.box.height + 12 + max(text_width(name, TICK) for name in names)

@@ -101,8 +101,8 @@ class Panel:
             colours: A colour for each bar.
         """
         self.bars.append(list(lengths))
-        for place, (length, colour) in enumerate(zip(lengths, colours, strict=True)):
-            top, bottom = self._py(place - 0.33), self._py(place + 0.33)
+        for index, (length, colour) in enumerate(zip(lengths, colours, strict=True)):
+            top, bottom = self._py(index - 0.33), self._py(index + 0.33)
             left, right = self._px(0), self._px(length)
             self._inside.append(
                 f'<rect x="{_n(left)}" y="{_n(top)}" width="{_n(right - left)}" height="{_n(bottom - top)}" '

@@ -49,7 +49,7 @@ def draw_teacher(steps: Sequence[StepFacts], e_min: Any, *, width: float = WIDTH
     below.line(x, alphas, LineStyle(COLOURS[4]))
     below.y_axis(nice_ticks(*scale), "momentum α")
     if resets := resets_of(steps):
-        blocks = sorted({place // every * every for place in resets})
+        blocks = sorted({index // every * every for index in resets})
         below.strokes([(block, scale[0] + 0.05 * (scale[1] - scale[0])) for block in blocks], COLOURS[3], 7)
         legend.append(("reset", LineStyle(COLOURS[3], "-", width=0.8)))
     steps_axis(below, steps)
@@ -92,7 +92,7 @@ def resets_of(steps: Sequence[StepFacts]) -> list[int]:
     Args:
         steps: The steps of one run.
     """
-    return [place for place, step in enumerate(steps) if step.get("teacher_reset")]
+    return [index for index, step in enumerate(steps) if step.get("teacher_reset")]
 
 
 def _means(steps: Sequence[StepFacts], name: str, every: int) -> tuple[list[float], list[float]]:

@@ -173,7 +173,7 @@ def clean(images: Labelled, *, batch_size: int = 200, seed: int | None = 0, most
     return continual([Domain("clean", 0, images)], batch_size=batch_size, seed=seed, images=most)
 
 
-def then(first: Stream, last: Stream) -> Stream:
+def concatenate(first: Stream, last: Stream) -> Stream:
     """Concatenate two streams, such as the corruptions and then the clean source.
 
     Args:
@@ -185,6 +185,10 @@ def then(first: Stream, last: Stream) -> Stream:
             f"Streams that follow each other need one batch size. Got {first.batch_size} and {last.batch_size}."
         )
     return Stream(first.segments + last.segments, batch_size=first.batch_size, start=first.start, device=first.device)
+
+
+#: Earlier name of `concatenate`.
+then = concatenate
 
 
 def _given(domains: Domain | Iterable[Domain]) -> tuple[Domain, ...]:

@@ -96,7 +96,7 @@ class Source(Protocol):
         """
 
 
-def make_c(
+def corrupt_dataset(
     source: Source, out: Path, recipe: Recipe, *, progress: Progress | None = None
 ) -> tuple[list[str], list[str]]:
     """Make every part that is missing or damaged; return the parts made and those that were already there.
