@@ -226,11 +226,11 @@ def test_images_and_classes_that_do_not_fit_the_model_are_refused_before_the_run
         "run", "bn", "large.npz", "--model", "net.py:rigid"
     )
     np.savez(here / "many.npz", x=pixels(0, 5, 16, 16), y=np.arange(5))
-    assert "knows 3 classes; folder has 5" in said("run", "bn", "many.npz", "--model", "net.py:build")
-    assert "knows 4 classes; folder has 5" in said("run", "source", "many.npz", "--model", "net.py:headless")
+    assert "has 3 classes; folder has 5" in said("run", "bn", "many.npz", "--model", "net.py:build")
+    assert "has 4 classes; folder has 5" in said("run", "source", "many.npz", "--model", "net.py:headless")
     for number, name in enumerate(("bee", "ant")):
         picture(here / "two" / "day" / name / "0.png", number)
-    assert "knows 3 classes; folder has 2. List all its classes" in said("run", "bn", "two", "--model", "net.py:build")
+    assert "has 3 classes; folder has 2. List all its classes" in said("run", "bn", "two", "--model", "net.py:build")
     (here / "two" / "classes.txt").write_text("bee\nelk\nant\n")
     job = make_job("source", "folder", "net.py:build", data=here / "two", batch_size=2, order="stored")
     assert [batch.y.tolist() for batch in open_stream(job.work)[0]] == [[2, 0]]

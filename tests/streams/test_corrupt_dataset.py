@@ -166,7 +166,7 @@ def test_a_folder_with_other_files_is_left_alone(array, tmp_path):
     out = tmp_path / "CIFAR-10-C"
     out.mkdir()
     (out / "fog.npy").write_text("published")
-    with pytest.raises(BadData, match="is not empty and ctta corrupt did not make it"):
+    with pytest.raises(BadData, match="is not empty and was not made by ctta corrupt"):
         corrupt_dataset(ArraySource(array), out, RECIPE)
     assert [path.name for path in out.iterdir()] == ["fog.npy"]
 

@@ -22,7 +22,7 @@ class ModuleCaches:
         self._modules = [module for module in model.modules() if type(module).train is not nn.Module.train]
 
     def drop(self) -> None:
-        """Make the modules in eval mode forget; those in training mode are left alone."""
+        """Make the modules in eval mode drop these tensors; those in training mode are not touched."""
         for module in self._modules:
             if not module.training and _keeps_tensors(module):
                 # Not chained: some overrides of train() return nothing.
@@ -31,10 +31,10 @@ class ModuleCaches:
 
 
 def drop_caches(model: nn.Module) -> None:
-    """Make modules in eval mode forget what they computed from earlier weights.
+    """Make modules in eval mode drop what they computed from earlier weights.
 
     Args:
-        model: The model; its modules in training mode are left alone.
+        model: The model; its modules in training mode are not touched.
     """
     ModuleCaches(model).drop()
 

@@ -38,7 +38,7 @@ _CHECKPOINTS_KEPT = 2
 class RunFolder:
     """The files of one run.
 
-    A finished run has its record and step log, and its adapted model if that was kept. A run that is under way also
+    A finished run has its record and step log, and its adapted model if that was kept. An unfinished run also
     has a lock, the number of threads it computes with, and its last checkpoints; a file that is being written has a
     temporary name beside it.
 
@@ -125,7 +125,7 @@ class RunFolder:
         except BadData:
             if not self.checkpoints():
                 raise
-            return None  # a run with checkpoints resumes, and writes its record anew
+            return None  # the run resumes from a checkpoint and writes its record again
         return record if record.complete else None
 
     def has_steps(self) -> bool:

@@ -62,7 +62,7 @@ def spec_of(work: Workload, model: Loaded | Classifier, stream: Stream, data: Fa
 
 
 def _method_name(cls: type[Adapter]) -> str:
-    """Name a method for records; one from outside ctta with a digest of its file, so that a changed one is another."""
+    """Name a method for records; one from outside ctta with a digest of its file, so that changed code changes it."""
     name, code = cls.__name__.lower(), sha256_of_code(cls)
     return name if code is None else f"{name}@{code[:12]}"
 
@@ -159,9 +159,9 @@ def method_arguments(work: Workload) -> dict[str, Any]:
     check_arguments(cls, given)
     # One run must have one address: 1 and 1.0 are the same learning rate, and defaults need not be given.
     data = get_dataset(work.inputs.stream).name
-    defaults, unsaid = cls.arguments(), default_arguments(cls, data)
-    settings = {k: float(v) if type(v) is int and isinstance(defaults[k], float) else v for k, v in given.items()}
-    arguments = recipe(cls, data) | {k: v for k, v in settings.items() if v != unsaid[k]}
+    constructor, defaults = cls.arguments(), default_arguments(cls, data)
+    settings = {k: float(v) if type(v) is int and isinstance(constructor[k], float) else v for k, v in given.items()}
+    arguments = recipe(cls, data) | {k: v for k, v in settings.items() if v != defaults[k]}
     return arguments | ({"seed": work.procedure.seed} if "seed" in cls.arguments() else {})
 
 
@@ -193,7 +193,7 @@ def check_model(name: str, model: Classifier, dataset: Dataset, opened: Opened, 
             if own
             else "Choose a model of this data with --model: ctta ls models."
         )
-        raise ParameterError(f"{name} knows {logits.shape[1]} classes; {dataset.name} has {found}. {advice}")
+        raise ParameterError(f"{name} has {logits.shape[1]} classes; {dataset.name} has {found}. {advice}")
 
 
 def _logits(model: Classifier, x: Tensor, name: str, data: str) -> Tensor:

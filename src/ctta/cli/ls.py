@@ -1,4 +1,4 @@
-"""ctta ls: what there is."""
+"""ctta ls: list methods, streams, protocols, models and experiments."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _models() -> Rows:
 
 
 def _model(model: Model | None, otherwise: str) -> dict[str, object]:
-    """What there is to say of a model that has an entry in a table, or else one sentence."""
+    """The columns of a model; one without an entry in the table has only a sentence."""
     if model is None:
         return {"classes": "-", "pixels": "-", "mean": "-", "std": "-", "file": "-", "source": otherwise}
     return {

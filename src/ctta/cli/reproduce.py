@@ -99,8 +99,8 @@ def reproduce(
     outcomes = planned.outcomes(records, out)
     found, remarks, figures = rows(outcomes), notes(planned, outcomes), draw(planned, outcomes, out)
     if as_json:
-        told = {"experiment": name, "dataset": dataset, "rows": [asdict(row) for row in found], "notes": remarks}
-        typer.echo(json.dumps(told | {"figures": [str(path) for path in figures]}, indent=1))
+        result = {"experiment": name, "dataset": dataset, "rows": [asdict(row) for row in found], "notes": remarks}
+        typer.echo(json.dumps(result | {"figures": [str(path) for path in figures]}, indent=1))
         return
     typer.echo(f"{table.title}, {setting.name}, {inputs.model}: error, %")
     _echo(found)
@@ -111,7 +111,7 @@ def reproduce(
 
 
 def _own_data(dataset: str, data: Path | None) -> tuple[str, Path | None]:
-    """Locate data that the paper does not use; a typo is answered with the names of the paper's data."""
+    """Locate data that the paper does not use; an unknown name raises an error with the names of the paper's data."""
     try:
         return locate(dataset, data)
     except UnknownStream:

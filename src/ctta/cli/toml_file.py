@@ -62,7 +62,7 @@ def line_of(table: Mapping[str, object], group: Any, where: str) -> Line:
     Args:
         table: The table, with the key ``command``.
         group: The command group of the program.
-        where: Where the table stands, for errors.
+        where: The position of the table, for errors.
     """
     command, path = _command(table.get("command"), group, where)
     known = _parameters(command)

@@ -1,4 +1,4 @@
-"""CIFAR-10-C, CIFAR-100-C and their like: one npy per corruption with the severities stacked, and labels.npy."""
+"""CIFAR-10-C, CIFAR-100-C and the like: one npy per corruption with the severities stacked, and labels.npy."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _stacked(
     corruptions, levels = names_of(corruptions, "corruptions"), numbers_of(severities, "severities")
     manifest = read_manifest(folder)
     if manifest is not None and verify:
-        raise BadData(f"{folder} was made by ctta corrupt ({NAME} says so): it is not the published data.")
+        raise BadData(f"{folder} was made by ctta corrupt (see {NAME}): it is not the published data.")
     stacked = SEVERITIES if manifest is None else stacked_severities(manifest, folder)
     hint = (
         layout.hint if layout is not None and manifest is None else "Run ctta corrupt again: it makes what is missing."

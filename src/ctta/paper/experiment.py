@@ -1,4 +1,4 @@
-"""An experiment: cells that stand for runs, their outcomes, and drawings of them."""
+"""An experiment: the cells of a table or figure, their outcomes, and drawings of them."""
 
 from __future__ import annotations
 

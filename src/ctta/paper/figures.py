@@ -55,9 +55,9 @@ def _teacher(dataset: str) -> list[Cell]:
 FIGURES = (
     Experiment(
         "entropy",
-        "Entropy of right and wrong answers",
+        "Entropy of correct and incorrect predictions",
         _entropies,
-        (Drawing("entropy", "Entropy of right and wrong answers", draw_entropies),),
+        (Drawing("entropy", "Entropy of correct and incorrect predictions", draw_entropies),),
     ),
     Experiment(
         "alpha",

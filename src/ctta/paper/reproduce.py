@@ -30,7 +30,7 @@ class Request:
 
     Args:
         dataset: A key of SETTINGS, or a name of `ctta.datasets.get_dataset` for data that the paper does not use.
-        inputs: The source model and the images that the user has; each row takes of them what it needs.
+        inputs: The source model and the images that the user has; each row uses what it needs.
         methods: Only rows of these methods; None means all.
         seeds: The seeds of each row.
         options: How to run; a row may keep its adapted model as well.

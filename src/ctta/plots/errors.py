@@ -115,7 +115,7 @@ def plot_running_errors(rows: Sequence[Logged], styles: Styles) -> Plot:
     return Plot(
         canvas,
         "Error so far",
-        "Percent wrong of all answers up to a step, over all seeds."
+        "Percentage of incorrect predictions up to a step, over all seeds."
         + (" Vertical lines: the domain changes." if marked else ""),
     )
 

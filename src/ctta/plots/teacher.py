@@ -81,7 +81,7 @@ def plot_teacher(label: str, steps: Sequence[StepFacts], e_min: Any, seed: int) 
     return Plot(
         draw_teacher(steps, e_min),
         f"The teacher of {label}",
-        f"Seed {seed}: mean entropy of the student's answers, momentum of its teacher, and "
+        f"Seed {seed}: mean entropy of the student's predictions, momentum of its teacher, and "
         f"{len(resets_of(steps))} resets in {len(steps)} steps." + (f" Means over {every} steps." if every > 1 else ""),
     )
 

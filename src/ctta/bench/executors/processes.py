@@ -134,7 +134,7 @@ def _ctrl_c_blocked() -> Iterator[None]:
 
 
 def _work(pipe: Connection, folder: Path, save_every: float) -> None:
-    """Run the jobs that arrive through a pipe, until it is closed or this process is told to stop."""
+    """Run the jobs that arrive through a pipe, until it is closed or this process is stopped."""
     # A terminal sends Ctrl-C to all of its processes. The parent handles it and stops the workers with SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

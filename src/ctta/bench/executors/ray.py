@@ -103,7 +103,7 @@ def _execute(job: Job, folder: Path, save_every: float) -> Record:
 
 
 def _record(ray: Any, ended: Any, job: Job) -> Record | None:
-    """The record of a run; None if its worker was told to stop, after the run had saved at least one more step."""
+    """The record of a run; None if its worker was stopped, after the run had saved at least one more step."""
     try:
         record = ray.get(ended)
     except ray.exceptions.TaskCancelledError:

@@ -1,4 +1,4 @@
-"""Corrupting an array: `<corruption>.npy` with the severities stacked, and labels.npy."""
+"""Corrupt an array: `<corruption>.npy` with the severities stacked, and labels.npy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A "-C" version of a user's own images, in the published layouts, part by part and resumable."""
+"""Write a corrupted ("-C") version of a user's own images in the published layouts; an interrupted call resumes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Progress = Callable[[str, int, int], None]  # what is made, images done, images 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Say which corruptions to make.
+    """The corruptions to make.
 
     Args:
         corruptions: The names of the corruptions, each once.
@@ -157,13 +157,13 @@ def _continued(out: Path, asked: dict[str, Any]) -> dict[str, Any]:
     found = read_manifest(out)
     if found is None:
         if out.exists() and any(out.iterdir()):
-            raise BadData(f"{out} is not empty and ctta corrupt did not make it: choose another folder.")
+            raise BadData(f"{out} is not empty and was not made by ctta corrupt: choose another folder.")
         return {**asked, "parts": {}}
     may_differ = {"versions", "corruptions", "constants"}
     changed = [key for key, value in asked.items() if key not in may_differ and found.get(key) != value]
     if changed:
         raise ParameterError(
-            f"{out} was made with another {', '.join(changed)} ({NAME} says so): choose another folder, or delete it."
+            f"{out} was made with another {', '.join(changed)} (see {NAME}): choose another folder, or delete it."
         )
     kinds = {"corruptions": list, "constants": dict, "parts": dict}
     wrong = [key for key, kind in kinds.items() if not isinstance(found.get(key), kind)]

@@ -1,4 +1,4 @@
-"""Corrupting a folder of images: `<corruption>/<severity>/<same subfolders>`."""
+"""Corrupt a folder of images: `<corruption>/<severity>/<same subfolders>`."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class FolderSource:
                 self._save(Image.fromarray(pixels), temporary / target)
             advance(len(pictures))
         (out / name).mkdir(exist_ok=True)
-        shutil.rmtree(out / part, ignore_errors=True)  # a part the manifest does not vouch for
+        shutil.rmtree(out / part, ignore_errors=True)  # left from an interrupted run: the manifest does not list it
         temporary.rename(out / part)
 
     def finish(self, out: Path, recipe: Recipe) -> None:
