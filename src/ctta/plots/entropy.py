@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctta.plots.canvas import Area, Canvas, Plot
-from ctta.plots.panel import Box, LineStyle, Panel
+from ctta.plots.elements import LineStyle
+from ctta.plots.panel import Box, Panel
 from ctta.plots.style import COLOURS, panels
 from ctta.plots.text import short
 

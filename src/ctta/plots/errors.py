@@ -10,7 +10,8 @@ from itertools import accumulate
 from ctta.bench.compare import Row
 from ctta.bench.steps import StepFacts
 from ctta.plots.canvas import Canvas, Plot
-from ctta.plots.panel import LABEL, TICK, Box, LineStyle, Panel, nice_ticks
+from ctta.plots.elements import LineStyle
+from ctta.plots.panel import LABEL, TICK, Box, Panel, nice_ticks
 from ctta.plots.rows import label_margin, row_heights, row_ticks
 from ctta.plots.stream_axis import Stretch, mark_domains, room_for_names, steps_axis, steps_per_point, stretches_of
 from ctta.plots.style import COLOURS

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ctta.errors import MissingExtra
 from ctta.plots.canvas import Canvas
-from ctta.plots.panel import EDGE, LineStyle
+from ctta.plots.elements import LineStyle
+from ctta.plots.panel import EDGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

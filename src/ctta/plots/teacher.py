@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ctta.plots.canvas import WIDTH, Area, Canvas, Plot
-from ctta.plots.panel import Box, LineStyle, Panel, nice_ticks
+from ctta.plots.elements import LineStyle
+from ctta.plots.panel import Box, Panel, nice_ticks
 from ctta.plots.stream_axis import mark_domains, room_for_names, steps_axis, steps_per_point, stretches_of
 from ctta.plots.style import COLOURS
 
