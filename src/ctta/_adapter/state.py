@@ -68,17 +68,7 @@ class AdapterState(LearningState):
             ) from error
 
     def _refuse_unfit(self, state: Mapping[str, Any]) -> None:
-        extra = state.get("_extra_state")
-        if not isinstance(extra, dict):
-            raise CheckpointError(f"A state of {type(self).__name__} has an entry '_extra_state'; this one has none.")
-        kind = type(self._optimizer).__name__
-        for what, found, mine in (
-            ("method", extra["method"], type(self).__name__),
-            ("source weights", extra["source"][:12], self.source_digest[:12]),
-            ("optimizer", extra["optimizer_kind"], kind),
-        ):
-            if found != mine:
-                raise CheckpointError(f"The state belongs to another {what}: {found}, not {mine}.")
+        self._refuse_another_origin(state)
         lazy = self._lazy_names()
         # As torch names it: without buffers that are not persistent, and with every name of a shared tensor.
         own = {name: value for name, value in super().state_dict().items() if name not in lazy}
@@ -90,6 +80,19 @@ class AdapterState(LearningState):
                 f"The state does not fit {type(self).__name__}. Missing: {missing[:3] or 'none'}; "
                 f"unexpected: {unexpected[:3] or 'none'}; of another shape: {shapes[:3] or 'none'}."
             )
+
+    def _refuse_another_origin(self, state: Mapping[str, Any]) -> None:
+        extra = state.get("_extra_state")
+        if not isinstance(extra, dict):
+            raise CheckpointError(f"A state of {type(self).__name__} has an entry '_extra_state'; this one has none.")
+        kind = type(self._optimizer).__name__
+        for what, found, mine in (
+            ("method", extra["method"], type(self).__name__),
+            ("source weights", extra["source"][:12], self.source_digest[:12]),
+            ("optimizer", extra["optimizer_kind"], kind),
+        ):
+            if found != mine:
+                raise CheckpointError(f"The state belongs to another {what}: {found}, not {mine}.")
 
     def _lazy_names(self) -> set[str]:
         modules = [(name, m) for name, m in self.named_modules() if isinstance(m, OptionalState)]

@@ -73,7 +73,7 @@ class Procedure:
 
 @dataclass(frozen=True)
 class Workload:
-    """What a run computes; its records and its address depend on nothing else.
+    """What a run computes: all that its address depends on.
 
     Args:
         procedure: The method, and how the images are shown to it.

@@ -66,17 +66,7 @@ def line_of(table: Mapping[str, object], group: Any, where: str) -> Line:
     """
     command, path = _command(table.get("command"), group, where)
     known = _parameters(command)
-    given: dict[str, object] = {}
-    for key, value in table.items():
-        name = key.replace("_", "-")
-        if name == "command":
-            continue
-        if name not in known:
-            raise UnknownKey(key, known)
-        if name in given:
-            raise BadData(f"{where} gives {name!r} twice.")
-        given[name] = value
-
+    given = _given(table, known, where)
     positional = [name for name, parameter in known.items() if parameter.param_type_name == "argument"]
     # Every positional argument before a given one is needed: click would shift the values otherwise.
     last = max((i + 1 for i, name in enumerate(positional) if name in given), default=0)
@@ -93,6 +83,21 @@ def line_of(table: Mapping[str, object], group: Any, where: str) -> Line:
     ]
     dashed = any(word.startswith("-") for word in words)
     return Line(command, path, (*options, "--", *words) if dashed else (*words, *options))
+
+
+def _given(table: Mapping[str, object], known: Mapping[str, Any], where: str) -> dict[str, object]:
+    """Return the values of a table by the names of the command's parameters."""
+    given: dict[str, object] = {}
+    for key, value in table.items():
+        name = key.replace("_", "-")
+        if name == "command":
+            continue
+        if name not in known:
+            raise UnknownKey(key, known)
+        if name in given:
+            raise BadData(f"{where} gives {name!r} twice.")
+        given[name] = value
+    return given
 
 
 def _command(words: object, group: Any, where: str) -> tuple[Any, tuple[str, ...]]:
