@@ -21,13 +21,7 @@ _MISFITS = (KeyError, IndexError, TypeError, ValueError, AttributeError, Runtime
 class AdapterState(LearningState):
     """A module whose parameters, buffers, optimizer, generator, window and counters are saved and loaded together.
 
-    Args:
-        optimizer: "adam", "sgd", or a function that takes the list of parameters and returns an optimizer.
-        lr: Learning rate.
-        momentum: Momentum of "sgd".
-        nesterov: Use Nesterov momentum with "sgd".
-        seed: Seed of the generator.
-        window: How many of the last images to keep, if any.
+    Its constructor takes the arguments of `LearningState`.
     """
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
