@@ -77,18 +77,18 @@ def matching(cell: Cell, dataset: str, model: str, images: int | None, records: 
     """The runs of a cell, one per seed."""
 
     def fits(record: Record) -> bool:
-        spec, setting = record.spec, SETTINGS[dataset]
+        spec, setting, asked = record.spec, SETTINGS[dataset], cell.procedure
         unsaid = default_arguments(method(spec.method), spec.data_name)
-        settings = {k: v for k, v in cell.settings.items() if v != unsaid.get(k)}
+        settings = {k: v for k, v in asked.settings.items() if v != unsaid.get(k)}
         return (
-            (spec.method, spec.model_name, spec.data_name) == (cell.method, model, setting.stream)
+            (spec.method, spec.model_name, spec.data_name) == (asked.method, model, setting.stream)
             and (spec.source_data is not None) == cell.source_data
             and own_settings(spec) == settings
-            and spec.protocol_name == cell.protocol
-            and spec.protocol.get("times", 1) == cell.times
-            and spec.severity in (cell.severity, None)
+            and spec.protocol_name == asked.protocol
+            and spec.protocol.get("times", 1) == asked.times
+            and spec.severity in (asked.severity, None)
             and spec.images == (cell.images or images)
-            and spec.batch_size == (cell.batch_size or setting.batch_size)
+            and spec.batch_size == (asked.batch_size or setting.batch_size)
         )
 
     return [record for record in records if fits(record)]

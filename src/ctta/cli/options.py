@@ -53,7 +53,7 @@ Side = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Resize the shorter side of your own image files to so many pixels and crop the central square.",
+        help="Resize the shorter side of your own image files to this many pixels and crop the central square.",
         show_default="as they are",
     ),
 ]
@@ -68,7 +68,7 @@ Tensorboard = Annotated[Path | None, typer.Option(help="Write TensorBoard events
 SaveEvery = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")]
 Device = Annotated[
     str | None,
-    typer.Option(help="Where to compute: cpu, cuda, cuda:1 or mps.", show_default="the fastest there is"),
+    typer.Option(help="Where to compute: cpu, cuda, cuda:1 or mps.", show_default="the fastest available"),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
 
@@ -122,13 +122,13 @@ def parse_numbers(given: Sequence[str], option: str) -> tuple[int, ...]:
         raise ParameterError(f"{option} takes integers separated by commas. Got {','.join(given)!r}.") from None
 
 
-def parse_settings(pairs: list[str]) -> dict[str, Any]:
+def parse_settings(pairs: list[str]) -> dict[str, object]:
     """Parse the values of --set into arguments of a method.
 
     Args:
         pairs: Texts of the form "name=value"; a value is a Python literal or a plain word.
     """
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():

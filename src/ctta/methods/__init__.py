@@ -1,4 +1,4 @@
-"""The methods, one file per paper."""
+"""The methods, one file per paper. Written by scripts/method_table.py."""
 
 from ctta.methods.bn import BN
 from ctta.methods.cotta import CoTTA
