@@ -17,9 +17,13 @@ DATA = Path(__file__).parent / "data"
 
 
 @cache
-def vectors() -> dict[str, np.ndarray]:
-    with np.load(DATA / "vectors.npz") as file:
+def vectors_of(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path) as file:
         return dict(file)
+
+
+def vectors() -> dict[str, np.ndarray]:
+    return vectors_of(DATA / "vectors.npz")
 
 
 def vector(name: str) -> Tensor:

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from ctta.guarded import Guarded
     from ctta.methods import (
         BN,
+        BNEMA,
         DMSE,
+        DUA,
         EATA,
+        MEMO,
         RMT,
         ROID,
         SANTA,
@@ -39,8 +42,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BN",
+    "BNEMA",
     "DMSE",
+    "DUA",
     "EATA",
+    "MEMO",
     "RMT",
     "ROID",
     "SANTA",

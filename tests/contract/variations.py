@@ -16,6 +16,7 @@ from ctta.testing.task import labelled_images
 # checked as it is.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "cotta": {"views": 2},
+    "memo": {"views": 2},
     "rotta": {"update_every": 8, "memory_size": 16},
 }
 
@@ -44,6 +45,7 @@ VARIATIONS: Mapping[str, Mapping[str, Variation]] = {
         "fisher": fisher,
         "fisher_alpha": lambda model: fisher(model) | {"fisher_alpha": 1.0},
     },
+    "memo": {"reset_every": {"episodic": False, "reset_every": 2}},
     "rdumb": {"momentum": MOMENTUM},
     "rmt": {
         "source": (replay(8), replay(9)),

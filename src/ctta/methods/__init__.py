@@ -1,10 +1,13 @@
 """The methods, one file per paper."""
 
 from ctta.methods.bn import BN
+from ctta.methods.bnema import BNEMA
 from ctta.methods.cotta import CoTTA
 from ctta.methods.deyo import DeYO
 from ctta.methods.dmse import DMSE
+from ctta.methods.dua import DUA
 from ctta.methods.eata import EATA, fisher_from_source
+from ctta.methods.memo import MEMO
 from ctta.methods.rdumb import RDumb
 from ctta.methods.rmt import RMT
 from ctta.methods.roid import ROID
@@ -16,8 +19,11 @@ from ctta.methods.tent import Tent
 
 __all__ = [
     "BN",
+    "BNEMA",
     "DMSE",
+    "DUA",
     "EATA",
+    "MEMO",
     "RMT",
     "ROID",
     "SANTA",

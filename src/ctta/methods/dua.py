@@ -1,0 +1,101 @@
+"""DUA: adapt the statistics of batch norms with a momentum that decays.
+
+Mirza et al., "The norm must go on: Dynamic unsupervised domain adaptation by normalization", CVPR 2022.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from typing_extensions import Unpack
+
+from ctta.adapter import Learning, Step
+from ctta.methods._moving_norms import MovesStatistics
+from ctta.options import StateOptions, check_bounds
+from ctta.registry import register
+
+
+@register
+class DUA(MovesStatistics):
+    """Move the stored statistics of batch norms towards the stream, less and less.
+
+    The momentum starts at ``start``, decays at every batch and never falls below ``floor``: the first batches adapt the
+    network to the new domain, and the later ones keep it there. The prediction for a batch is made after its statistics
+    were taken in. No gradient or optimizer is needed. With ``copies`` a single image is enough.
+
+    Args:
+        model: The source model, or a `Classifier` around it.
+        start: The momentum before its first decay.
+        decay: The momentum is multiplied by this number before every batch.
+        floor: Added to the decayed momentum, so that the statistics keep following the stream.
+        copies: How many random crops, flips and quarter turns of the newest image the statistics are taken from, 64 in
+            the paper. 0 takes them from the batch itself.
+        options: ``window``, ``precision``, ``invalid``, ``seed`` and ``reset_every``; see `Adapter`.
+
+    Example:
+        >>> import torch, ctta
+        >>> from ctta.testing.models import bn_cnn
+        >>> model = ctta.DUA(bn_cnn())
+        >>> [round(model.step(torch.rand(8, 3, 16, 16)).log["momentum"], 4) for _ in range(3)]
+        [0.099, 0.0934, 0.0881]
+    """
+
+    decayed: Tensor
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        start: float = 0.1,
+        decay: float = 0.94,
+        floor: float = 0.005,
+        copies: int = 0,
+        **options: Unpack[StateOptions],
+    ) -> None:
+        super().__init__(model, **options)
+        self.start = start
+        self.decay = decay
+        self.floor = floor
+        self.copies = copies
+        check_bounds(self, start=(0, 1), decay=(0, 1), floor=(0, 1), copies=(0, 100_000))
+        self.register_buffer("decayed", torch.tensor(start, dtype=torch.float64))
+        self.begin(())
+
+    def adapt(self, x: Tensor) -> Learning:
+        """Decay the momentum (Eq. 4), take in the statistics (Eq. 3), then predict."""
+        # Differs from the authors' script, which restarts at every corruption and reports the best of many evaluations.
+        decayed = self.decay * self.decayed
+        momentum = min(decayed.item() + self.floor, 1.0)
+        images = random_copies(x[-1:], self.copies, self.generator) if self.copies else x
+        logits = self.move_and_predict(x, images, momentum)
+        self.decayed = decayed
+        yield logits
+        return Step(logits, log={"momentum": momentum})
+
+
+def random_copies(image: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Return random crops of an image, flipped and turned by multiples of 90 degrees.
+
+    Args:
+        image: One image (1, C, H, W).
+        count: How many copies to make.
+        generator: Draws them.
+    """
+    height, width = image.shape[-2:]
+    # Crops are shifts by up to an eighth of the side over black borders: 4 of 32 pixels.
+    border = (height // 8, width // 8)
+    padded = F.pad(image, (border[1], border[1], border[0], border[0]))
+    quarter_turns = 4 if height == width else 2  # an oblong image can only be turned upside down
+
+    def draw(below: int) -> int:
+        return int(torch.randint(below, (), generator=generator))
+
+    copies = []
+    for _ in range(count):
+        top, left = draw(2 * border[0] + 1), draw(2 * border[1] + 1)
+        copy = padded[..., top : top + height, left : left + width]
+        if draw(2):
+            copy = copy.flip(-1)
+        copies.append(copy.rot90(draw(quarter_turns) * 4 // quarter_turns, (-2, -1)))
+    return torch.cat(copies)
