@@ -1,5 +1,7 @@
 """The methods, one file per paper."""
 
+from ctta.methods._feature_statistics import FeatureStatistics, feature_statistics_from_source
+from ctta.methods._swag import Swag, swag_from_source
 from ctta.methods.bn import BN
 from ctta.methods.bnema import BNEMA
 from ctta.methods.cotta import CoTTA
@@ -8,6 +10,10 @@ from ctta.methods.dmse import DMSE
 from ctta.methods.dua import DUA
 from ctta.methods.eata import EATA, fisher_from_source
 from ctta.methods.memo import MEMO
+from ctta.methods.note import NOTE
+from ctta.methods.obao import OBAO
+from ctta.methods.petal import PETAL
+from ctta.methods.petta import PeTTA
 from ctta.methods.rdumb import RDumb
 from ctta.methods.rmt import RMT
 from ctta.methods.roid import ROID
@@ -24,15 +30,23 @@ __all__ = [
     "DUA",
     "EATA",
     "MEMO",
+    "NOTE",
+    "OBAO",
+    "PETAL",
     "RMT",
     "ROID",
     "SANTA",
     "SAR",
     "CoTTA",
     "DeYO",
+    "FeatureStatistics",
+    "PeTTA",
     "RDumb",
     "RoTTA",
     "Source",
+    "Swag",
     "Tent",
+    "feature_statistics_from_source",
     "fisher_from_source",
+    "swag_from_source",
 ]
