@@ -69,7 +69,7 @@ class IABN(StatisticsNorm):
 
 
 def shrink(x: Tensor, threshold: Tensor) -> Tensor:
-    """Move values towards 0 by a threshold, and values below it to 0 (Eq. 3).
+    """Move values towards 0 by a threshold, and values below it to 0.
 
     Args:
         x: The values.

@@ -1,7 +1,4 @@
-"""BNEMA: move the stored statistics of batch norms towards each batch, then predict with them.
-
-Known as BN-EMA in public benchmarks, without a paper of its own: batch norms are left in training mode.
-"""
+"""BNEMA: move the stored statistics of batch norms towards each batch, then predict with them."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ from ctta.registry import register
 class BNEMA(MovesStatistics):
     """Move the stored mean and variance of batch norms towards each batch, then predict with them.
 
-    The statistics follow the stream as they do in training, and remember about 1 / alpha batches. So they are less
-    noisy than those of a single batch, on which `BN` relies, and small batches work. The prediction for a batch is
-    made after its statistics were taken in. No label, gradient or optimizer is needed.
+    Public benchmarks call it BN-EMA. The statistics follow the stream as they do in training, and remember about 1 /
+    alpha batches. So they are less noisy than those of a single batch, on which `BN` relies, and small batches work.
+    The prediction for a batch is made after its statistics were taken in. No label, gradient or optimizer is needed.
 
     Args:
         model: The source model, or a `Classifier` around it.

@@ -63,7 +63,7 @@ class DUA(MovesStatistics):
         self.begin(())
 
     def adapt(self, x: Tensor) -> Learning:
-        """Decay the momentum (Eq. 4), take in the statistics (Eq. 3), then predict."""
+        """Decay the momentum, take in the statistics, then predict."""
         # Differs from the authors' script, which restarts at every corruption and reports the best of many evaluations.
         decayed = self.decay * self.decayed
         momentum = min(decayed.item() + self.floor, 1.0)

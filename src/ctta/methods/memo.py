@@ -81,7 +81,7 @@ class MEMO(Adapter):
 
     def adapt(self, x: Tensor) -> Learning:
         """Learn from each image and predict for it, one image after the other."""
-        results = [self.learn_and_predict(image) for image in x.split(1)]
+        results = [self.learn_and_predict(image) for image in torch.split(x, 1)]
         logits = torch.cat([logits for logits, _ in results])
         yield logits
         losses = [loss for _, loss in results if loss is not None]
@@ -121,7 +121,7 @@ class MEMO(Adapter):
 
 
 def marginal_entropy(logits: Tensor) -> Tensor:
-    """Return the entropy of the mean prediction (Eq. 2), a scalar.
+    """Return the entropy of the mean prediction: a scalar.
 
     Args:
         logits: Logits (N, C) of the copies of one image.

@@ -125,7 +125,7 @@ class NOTE(Adapter):
         images = self.memory.content()
         if len(images) > _BATCH:
             images = images[torch.randperm(len(images), generator=self.generator).to(images.device)]
-        for batch in images.split(_BATCH):
+        for batch in torch.split(images, _BATCH):
             layers = iabn_layers(self.student)
             with undone_on_error(layers), normalising(layers, "batch", share=self.statistics_share):
                 p = (self.student(batch.contiguous(memory_format=self._layout)) / self.temperature).softmax(1)

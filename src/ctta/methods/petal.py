@@ -99,7 +99,7 @@ class PETAL(CoTTA):
         self.begin(self.trained)  # again: the posterior is part of the initial state
 
     def adapt(self, x: Tensor) -> Learning:
-        """Predict, learn near the posterior, update the teacher and restore weights, in the order of Alg. 1."""
+        """Predict, learn near the posterior, update the teacher and restore weights."""
         target, augmented = self.pseudo_label(x)
         yield target
         loss = self.consistency(self.student(x), target) + self.prior_weight * self.energy()
@@ -118,7 +118,8 @@ class PETAL(CoTTA):
     def energy(self) -> Tensor:
         """Return the negative log posterior, 1/2 sum (theta - mean)^2 / (var + 1e-6), up to a constant."""
         means = self.source_of_trained() if self.prior_mean is None else self._of_trained(self.prior_mean)
-        variances = [1.0] * len(means) if self.prior_var is None else self._of_trained(self.prior_var)
+        one = means[0].new_ones(())
+        variances = [one] * len(means) if self.prior_var is None else self._of_trained(self.prior_var)
         terms = [
             ((p - mean) ** 2 / (var + 1e-6)).sum() for p, mean, var in zip(self.trained, means, variances, strict=True)
         ]
@@ -138,7 +139,7 @@ class PETAL(CoTTA):
     def _of_trained(self, flat: Tensor) -> list[Tensor]:
         """Take the values of the trained parameters out of a flat tensor of all parameters."""
         parameters = list(self.student.model.parameters())
-        pieces = zip(parameters, flat.split([p.numel() for p in parameters]), strict=True)
+        pieces = zip(parameters, torch.split(flat, [p.numel() for p in parameters]), strict=True)
         values = {id(p): piece.view(p.shape) for p, piece in pieces}
         return [values[id(p)] for p in self.trained]
 

@@ -190,7 +190,7 @@ class PeTTA(Adapter):
         """
         if self.class_mean is None or self.feature_mean is None or self.feature_var is None:
             return None
-        seen = labels.unique()
+        seen = torch.unique(labels)
         gap = (self.class_mean[seen] - self.feature_mean[seen]) ** 2 / (self.feature_var[seen] + 1e-6)
         # Differs from the authors' code, in which a class without source statistics turns everything to NaN.
         gap = gap[gap.isfinite().all(1)]
