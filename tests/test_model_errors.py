@@ -53,9 +53,9 @@ OUTPUTS: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize("method", METHODS)
 def test_logits_that_are_not_one_row_per_image_are_refused(method: str, output: str) -> None:
-    adapter = ctta.method(method)(Returning(OUTPUTS[output]))
+    adapter = ctta.method(method)(Returning(OUTPUTS[output]), **FEW_VIEWS.get(method, {}))
     for use in (adapter.step, adapter.predict):
-        with pytest.raises(LogitsShape, match=r"floating-point logits \(8, C\); Returning returned"):
+        with pytest.raises(LogitsShape, match=r"floating-point logits \(\d, C\); Returning returned"):
             use(images())
     assert adapter.steps == 0
 

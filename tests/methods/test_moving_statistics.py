@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 import ctta
+from ctta.methods._memo_parts import BlendedNorm
 from ctta.methods._norm_layers import substitute
 from ctta.methods.dua import random_copies
-from ctta.methods.memo import BlendedNorm
 from reference import flip, net, stream
 
 

@@ -76,6 +76,8 @@ class EntropyBuffer(ImageMemory):
             labels: Their predicted classes (M,).
             entropy: The entropies of their predictions (M,). They are never computed again.
         """
+        if not len(images):
+            return
         if self.entropy is None:
             self.entropy = entropy.new_zeros(self.size)
         held = len(self)
