@@ -41,7 +41,7 @@ class DUA(MovesStatistics):
         [0.099, 0.0934, 0.0881]
     """
 
-    decayed: Tensor
+    taken: Tensor
 
     def __init__(
         self,
@@ -59,17 +59,18 @@ class DUA(MovesStatistics):
         self.floor = floor
         self.copies = copies
         check_bounds(self, start=(0, 1), decay=(0, 1), floor=(0, 1), copies=(0, 100_000))
-        self.register_buffer("decayed", torch.tensor(start, dtype=torch.float64))
+        device = next(self.student.buffers()).device
+        self.register_buffer("taken", torch.zeros((), dtype=torch.long, device=device))  # batches so far
         self.begin(())
 
     def adapt(self, x: Tensor) -> Learning:
         """Decay the momentum, take in the statistics, then predict."""
         # Differs from the authors' script, which restarts at every corruption and reports the best of many evaluations.
-        decayed = self.decay * self.decayed
-        momentum = min(decayed.item() + self.floor, 1.0)
+        taken = self.taken + 1
+        momentum = min(self.start * self.decay ** int(taken) + self.floor, 1.0)
         images = random_copies(x[-1:], self.copies, self.generator) if self.copies else x
         logits = self.move_and_predict(x, images, momentum)
-        self.decayed = decayed
+        self.taken = taken
         yield logits
         return Step(logits, log={"momentum": momentum})
 
