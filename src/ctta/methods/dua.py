@@ -6,11 +6,11 @@ Mirza et al., "The norm must go on: Dynamic unsupervised domain adaptation by no
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ctta.adapter import Learning, Step
+from ctta.methods._augmix import random_crop
 from ctta.methods._moving_norms import MovesStatistics
 from ctta.options import StateOptions, check_bounds
 from ctta.registry import register
@@ -83,20 +83,6 @@ def random_copies(image: Tensor, count: int, generator: torch.Generator) -> Tens
         count: How many copies to make.
         generator: Draws them.
     """
-    height, width = image.shape[-2:]
-    # Crops are shifts by up to an eighth of the side over black borders: 4 of 32 pixels.
-    border = (height // 8, width // 8)
-    padded = F.pad(image, (border[1], border[1], border[0], border[0]))
-    quarter_turns = 4 if height == width else 2  # an oblong image can only be turned upside down
-
-    def draw(below: int) -> int:
-        return int(torch.randint(below, (), generator=generator))
-
-    copies = []
-    for _ in range(count):
-        top, left = draw(2 * border[0] + 1), draw(2 * border[1] + 1)
-        copy = padded[..., top : top + height, left : left + width]
-        if draw(2):
-            copy = copy.flip(-1)
-        copies.append(copy.rot90(draw(quarter_turns) * 4 // quarter_turns, (-2, -1)))
-    return torch.cat(copies)
+    turns = (0, 1, 2, 3) if image.shape[-2] == image.shape[-1] else (0, 2)  # an oblong image stays oblong
+    drawn = torch.randint(len(turns), (count,), generator=generator).tolist()
+    return torch.cat([random_crop(image, generator).rot90(turns[i], (-2, -1)) for i in drawn])

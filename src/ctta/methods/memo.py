@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ctta.adapter import Adapter, Learning, Step
-from ctta.augment import AnyView, View
+from ctta.augment import AnyView
+from ctta.methods._augmix import AugMix
 from ctta.methods._memo_parts import BlendedNorm, together
 from ctta.methods._norm_layers import substitute
 from ctta.norms import weights_and_biases
@@ -37,7 +38,8 @@ class MEMO(Adapter):
         alpha: The share of the copies, and then of the image, in the statistics of batch norms; the rest is the
             source's.
         episodic: Return to the source after every image. If False, what was learnt from one image is kept.
-        view: The augmentation, a function of images and generator, called once for every copy.
+        view: The augmentation, a function of images and generator, called once for every copy. The default is a mild
+            AugMix, as the authors use it.
         shared: Options that every method takes; see `Adapter`. The default here is SGD with lr 0.005.
 
     Example:
@@ -66,7 +68,7 @@ class MEMO(Adapter):
         views: int = 32,
         alpha: float = 0.1,
         episodic: bool = True,
-        view: AnyView = View(),  # noqa: B008, a frozen value
+        view: AnyView = AugMix(),  # noqa: B008, a frozen value
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **with_defaults(self.defaults, shared))
