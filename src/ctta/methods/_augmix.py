@@ -41,8 +41,8 @@ class AugMix:
             generator: Draws the view.
         """
         # Dirichlet(1, ..., 1), as normalised exponentials; the share of the crop itself is uniform, Beta(1, 1).
-        weights = torch.empty(self.chains).exponential_(generator=generator)
-        weights = (weights / weights.sum()).tolist()
+        drawn = torch.empty(self.chains).exponential_(generator=generator)
+        weights = (drawn / drawn.sum()).tolist()
         share = torch.rand((), generator=generator).item()
         crop = random_crop(x, generator)
         mixed = torch.zeros_like(crop)
@@ -105,7 +105,7 @@ def posterize(x: Tensor, strength: float) -> Tensor:
         x: Images (N, C, H, W) in [0, 1].
         strength: The strength.
     """
-    width = 2 ** (4 + int(4 * abs(strength)))
+    width = float(2 ** (4 + int(4 * abs(strength))))
     return (255 * x).round().div(width).floor() * width / 255
 
 
