@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ctta.guarded import Guarded
     from ctta.methods import *  # noqa: F403 - what the table names below
     from ctta.methods.eata import fisher_from_source
+    from ctta.methods.petal import swag_from_source
+    from ctta.methods.petta import feature_statistics_from_source
     from ctta.prototypes import prototypes_from_source
     from ctta.registry import get_method, list_methods, method, register
 
@@ -33,12 +35,14 @@ __all__ = [
     "Guarded",
     "Step",
     "__version__",
+    "feature_statistics_from_source",
     "fisher_from_source",
     "get_method",
     "list_methods",
     "method",
     "prototypes_from_source",
     "register",
+    "swag_from_source",
 ]
 
 _METHODS = {facts.class_name: facts.module for facts in built_in().values()}
@@ -52,7 +56,9 @@ _HOMES = _METHODS | {
     "Classifier": "ctta.classifier",
     "CttaError": "ctta.errors",
     "Guarded": "ctta.guarded",
+    "feature_statistics_from_source": "ctta.methods.petta",
     "fisher_from_source": "ctta.methods.eata",
+    "swag_from_source": "ctta.methods.petal",
     "prototypes_from_source": "ctta.prototypes",
     "get_method": "ctta.registry",
     "list_methods": "ctta.registry",

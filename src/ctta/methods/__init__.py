@@ -1,10 +1,17 @@
 """The methods, one file per paper. Written by scripts/method_table.py."""
 
 from ctta.methods.bn import BN
+from ctta.methods.bnema import BNEMA
 from ctta.methods.cotta import CoTTA
 from ctta.methods.deyo import DeYO
 from ctta.methods.dmse import DMSE
+from ctta.methods.dua import DUA
 from ctta.methods.eata import EATA, fisher_from_source
+from ctta.methods.memo import MEMO
+from ctta.methods.note import NOTE
+from ctta.methods.obao import OBAO
+from ctta.methods.petal import PETAL, Swag, swag_from_source
+from ctta.methods.petta import FeatureStatistics, PeTTA, feature_statistics_from_source
 from ctta.methods.rdumb import RDumb
 from ctta.methods.rmt import RMT
 from ctta.methods.roid import ROID
@@ -16,17 +23,28 @@ from ctta.methods.tent import Tent
 
 __all__ = [
     "BN",
+    "BNEMA",
     "DMSE",
+    "DUA",
     "EATA",
+    "MEMO",
+    "NOTE",
+    "OBAO",
+    "PETAL",
     "RMT",
     "ROID",
     "SANTA",
     "SAR",
     "CoTTA",
     "DeYO",
+    "FeatureStatistics",
+    "PeTTA",
     "RDumb",
     "RoTTA",
     "Source",
+    "Swag",
     "Tent",
+    "feature_statistics_from_source",
     "fisher_from_source",
+    "swag_from_source",
 ]
