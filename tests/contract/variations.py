@@ -16,6 +16,9 @@ from ctta.testing.task import labelled_images
 # checked as it is.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "cotta": {"views": 2},
+    # In a batch of 32 images each class has about three: two neighbours of the same class.
+    "lame": {"k": 2},
+    "t3a": {"filter_k": 5},
     "rotta": {"update_every": 8, "memory_size": 16},
 }
 
@@ -34,6 +37,8 @@ def fisher(model: Classifier) -> dict[str, Any]:
 # Momentum shows from the second step on: margins that keep samples after the first.
 MOMENTUM = {"optimizer": "sgd", "lr": 0.1, "momentum": 0.5, "e_margin": 1.0, "d_margin": 1.0}
 
+COME = {"loss": "come", "come_mass": 1000.0}
+
 VARIATIONS: Mapping[str, Mapping[str, Variation]] = {
     "dmse": {
         "teacher_reset": {"e_min": 5.0, "teacher_reset": False},
@@ -43,8 +48,12 @@ VARIATIONS: Mapping[str, Mapping[str, Variation]] = {
         "momentum": MOMENTUM,
         "fisher": fisher,
         "fisher_alpha": lambda model: fisher(model) | {"fisher_alpha": 1.0},
+        "come_mass": COME | {"e_margin": 1.0, "d_margin": 1.0},
     },
     "rdumb": {"momentum": MOMENTUM},
+    "sar": {"come_mass": COME | {"e_margin": 1.0}},
+    "shot": {"threshold": {"labels": "confident", "threshold": 0.5}},
+    "tent": {"come_mass": COME},
     "rmt": {
         "source": (replay(8), replay(9)),
         "lambda_src": replay(8),

@@ -5,23 +5,31 @@ from ctta.methods.cotta import CoTTA
 from ctta.methods.deyo import DeYO
 from ctta.methods.dmse import DMSE
 from ctta.methods.eata import EATA, fisher_from_source
+from ctta.methods.lame import LAME
 from ctta.methods.rdumb import RDumb
 from ctta.methods.rmt import RMT
 from ctta.methods.roid import ROID
 from ctta.methods.rotta import RoTTA
+from ctta.methods.rpl import RPL
 from ctta.methods.santa import SANTA
 from ctta.methods.sar import SAR
+from ctta.methods.shot import SHOT
 from ctta.methods.source import Source
+from ctta.methods.t3a import T3A
 from ctta.methods.tent import Tent
 
 __all__ = [
     "BN",
     "DMSE",
     "EATA",
+    "LAME",
     "RMT",
     "ROID",
+    "RPL",
     "SANTA",
     "SAR",
+    "SHOT",
+    "T3A",
     "CoTTA",
     "DeYO",
     "RDumb",

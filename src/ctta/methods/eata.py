@@ -19,7 +19,7 @@ from ctta._adapter.layout import safe_layout
 from ctta.adapter import Adapter, Learning, Step
 from ctta.classifier import Classifier
 from ctta.errors import DataError, ParameterError
-from ctta.functional import entropy
+from ctta.methods._entropy_loss import EntropyLoss, entropy_loss
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.prototypes import source_images
@@ -45,6 +45,11 @@ class EATA(Adapter):
             data is needed.
         fisher_alpha: Weight of the penalty that keeps parameters near the source. It has an effect only with
             ``fisher``.
+        loss: What is minimised: "entropy", or "come", the entropy of an opinion that has an extra uncertain part. With
+            "come" the network is not driven to full confidence in images that it does not know. Samples are
+            then selected and weighted by it too.
+        come_mass: The mass K of that uncertain part; it has an effect only with ``loss="come"``. None takes the number
+            of classes, as in the paper; the authors' code has 1000.
         shared: Options that every method takes; see `Adapter`.
 
     Example:
@@ -75,12 +80,17 @@ class EATA(Adapter):
         d_margin: float = 0.05,
         fisher: Tensor | None = None,
         fisher_alpha: float = 2000.0,
+        loss: EntropyLoss = "entropy",
+        come_mass: float | None = None,
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **with_defaults(self.defaults, shared))
         self.e_margin = e_margin
         self.d_margin = d_margin
         self.fisher_alpha = fisher_alpha
+        self.loss = loss
+        self.come_mass = come_mass
+        self._entropy = entropy_loss(self)
         check_bounds(self, e_margin=(0, 1), d_margin=(0, 1), fisher_alpha=(0, math.inf))
         use_batch_statistics(self.student)
         trained = norm_affine(self.student)
@@ -97,7 +107,7 @@ class EATA(Adapter):
     def adapt(self, x: Tensor) -> Learning:
         """Predict, then take one step on the selected samples, if there are any."""
         logits = self.student(x)
-        h = entropy(logits)
+        h = self._entropy(logits)
         self.require_finite(h.detach().sum())
         yield logits.detach()
         p = logits.detach().softmax(1)
