@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from ctta.freeze import Frozen
     from ctta.guarded import Guarded
     from ctta.methods import (
+        ASR,
         BN,
+        CMF,
         DMSE,
         EATA,
         LAME,
+        LAW,
+        PALM,
         RMT,
         ROID,
         RPL,
@@ -42,10 +46,14 @@ if TYPE_CHECKING:
     from ctta.registry import get_method, list_methods, method, register
 
 __all__ = [
+    "ASR",
     "BN",
+    "CMF",
     "DMSE",
     "EATA",
     "LAME",
+    "LAW",
+    "PALM",
     "RMT",
     "ROID",
     "RPL",

@@ -39,7 +39,24 @@ MOMENTUM = {"optimizer": "sgd", "lr": 0.1, "momentum": 0.5, "e_margin": 1.0, "d_
 
 COME = {"loss": "come", "come_mass": 1000.0}
 
+# A level that the concentration falls below soon, and samples to learn from after every reset.
+RESETS = {"a_0": 0.95, "r_0": 0.9, "r_1": 0.1, "lr": 0.02, "e_margin": 1.0, "d_margin": 1.0}
+ROID = {"base": "roid"}
+
 VARIATIONS: Mapping[str, Mapping[str, Variation]] = {
+    "asr": {
+        "momentum": RESETS | {"optimizer": "sgd", "momentum": 0.5},
+        "m_0": RESETS | {"a_0": 0.9, "m_0": 0.9},
+        "p_0": RESETS | {"p_0": 500.0},
+        "r_0": RESETS | {"r_0": 0.2},
+        "r_1": (RESETS, RESETS | {"r_1": 20.0}),
+        "momentum_source": ROID | {"momentum_source": 0.5},
+        "momentum_probs": ROID | {"momentum_probs": 0.5},
+        "temperature": ROID | {"temperature": 1.0},
+        "batch_size": ROID | {"optimizer": "sgd", "lr": 0.1, "batch_size": 16},
+        "view": ROID | {"view": lambda x, generator: x},
+    },
+    "cmf": {"alpha": {"q": 0.9, "alpha": 0.5}},
     "dmse": {
         "teacher_reset": {"e_min": 5.0, "teacher_reset": False},
         "reset_by": {"e_min": 0.7, "reset_by": "average"},

@@ -1,11 +1,15 @@
 """The methods, one file per paper."""
 
+from ctta.methods.asr import ASR
 from ctta.methods.bn import BN
+from ctta.methods.cmf import CMF
 from ctta.methods.cotta import CoTTA
 from ctta.methods.deyo import DeYO
 from ctta.methods.dmse import DMSE
 from ctta.methods.eata import EATA, fisher_from_source
 from ctta.methods.lame import LAME
+from ctta.methods.law import LAW
+from ctta.methods.palm import PALM
 from ctta.methods.rdumb import RDumb
 from ctta.methods.rmt import RMT
 from ctta.methods.roid import ROID
@@ -19,10 +23,14 @@ from ctta.methods.t3a import T3A
 from ctta.methods.tent import Tent
 
 __all__ = [
+    "ASR",
     "BN",
+    "CMF",
     "DMSE",
     "EATA",
     "LAME",
+    "LAW",
+    "PALM",
     "RMT",
     "ROID",
     "RPL",

@@ -113,7 +113,7 @@ def assign(logits: Tensor, w: Tensor, *, most: int = 100, tolerance: float = 1e-
     log_z, last = log_p.log_softmax(1), math.inf
     for i in range(most):
         pull = w @ log_z.exp()
-        log_z = (log_p + pull).log_softmax(1)  # Eq. 6
+        log_z = (log_p + pull).log_softmax(1)
         z = log_z.exp()
         energy = (z * (log_z.clamp(min=math.log(1e-20)) - log_p - pull)).sum().item()
         if i > 1 and abs(energy - last) <= tolerance * abs(last):

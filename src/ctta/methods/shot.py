@@ -95,7 +95,7 @@ class SHOT(Adapter):
         return Step(logits.detach(), loss.item(), log)
 
     def information(self, logits: Tensor) -> Tensor:
-        """Return the mean entropy of the predictions minus the entropy of their mean (Eq. 3).
+        """Return the mean entropy of the predictions minus the entropy of their mean.
 
         Args:
             logits: Logits (N, C).
@@ -127,8 +127,8 @@ def cluster_labels(g: Tensor, p: Tensor) -> Tensor:
         p: Predictions (N, C).
     """
     g = F.normalize(g)
-    label = _nearest(g, p)  # Eqs. 4, 5
-    return _nearest(g, F.one_hot(label, p.shape[1]).to(g))  # Eq. 6
+    label = _nearest(g, p)
+    return _nearest(g, F.one_hot(label, p.shape[1]).to(g))
 
 
 def _nearest(g: Tensor, weight: Tensor) -> Tensor:

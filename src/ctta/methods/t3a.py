@@ -76,7 +76,7 @@ class T3A(Adapter):
             use_batch_statistics(self.student)
         rows = self.student.weight
         bias = self.student.head.bias
-        logits = F.linear(rows, rows, None if bias is None else bias.detach())
+        logits = F.linear(rows, rows, bias.detach() if isinstance(bias, Tensor) else None)
         for name in ("supports", "labels", "entropies"):
             self.register_buffer(name, None)  # of any size
         # A row is labelled by the head like any feature, and may get the label of another class.
@@ -102,7 +102,7 @@ class T3A(Adapter):
         return F.linear(self.student.with_features(x)[1], self.centroids())
 
     def selected(self, labels: Tensor, entropies: Tensor) -> Tensor:
-        """Return which supports to keep, class by class, the most certain first (Eq. 4).
+        """Return which supports to keep, class by class, the most certain first.
 
         Args:
             labels: Their classes.
@@ -119,7 +119,7 @@ class T3A(Adapter):
         return order[rank < self.filter_k]
 
     def centroids(self) -> Tensor:
-        """Return the direction of each class (C, d), zero for a class without supports (Eq. 3)."""
+        """Return the direction of each class (C, d), zero for a class without supports."""
         sums = self.supports.new_zeros(self.student.num_classes, self.supports.shape[1])
         return F.normalize(sums.index_add_(0, self.labels, F.normalize(self.supports)))
 
@@ -128,9 +128,11 @@ class T3A(Adapter):
         with self._lock:
             network: Classifier = copy.deepcopy(self.student)
             weight = self.centroids()
-            head: nn.Linear | nn.Conv2d = nn.Linear(*reversed(weight.shape), bias=False)
+            classes, size = weight.shape
+            head: nn.Linear | nn.Conv2d = nn.Linear(size, classes, bias=False, device="meta")
             if isinstance(network.head, nn.Conv2d):
-                head = nn.Conv2d(*reversed(weight.shape), kernel_size=1, bias=False)
-            head.weight = nn.Parameter(weight.reshape(head.weight.shape))
-            network.model.set_submodule(str(network.head_name), head)
+                head = nn.Conv2d(size, classes, 1, bias=False, device="meta")
+            head.weight = nn.Parameter(weight.view(head.weight.shape))
+            place, _, name = str(network.head_name).rpartition(".")
+            setattr(network.model.get_submodule(place), name, head)
             return Frozen([network], self.combine)
