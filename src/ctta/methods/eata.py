@@ -112,7 +112,8 @@ class EATA(Adapter):
         self.require_finite(h.detach().sum())
         yield logits.detach()
         e_0 = self.e_margin * math.log(logits.shape[1])
-        keep, p_bar = select(logits.detach(), h.detach() < e_0, self.p_bar, self.d_margin)
+        reliable = h.detach() < e_0  # Eq. 3
+        keep, p_bar = select(logits.detach(), reliable, self.p_bar, self.d_margin)
         if not keep.any():
             return Step(logits.detach(), None, {"kept": 0.0})
         loss = weighted_entropy(h[keep], e_0) + self.forgetting()  # Eqs. 2, 8
@@ -134,7 +135,7 @@ def select(logits: Tensor, reliable: Tensor, p_bar: Tensor | None, d_margin: flo
 
     Args:
         logits: Logits (N, C), detached.
-        reliable: Which samples have an entropy below E_0 (N,) (Eq. 3).
+        reliable: Which samples have an entropy below E_0 (N,).
         p_bar: The mean prediction so far (C,), or None before the first kept sample.
         d_margin: A sample is redundant if its cosine with the mean prediction reaches this value.
     """

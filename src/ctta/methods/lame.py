@@ -21,7 +21,7 @@ from ctta.registry import register
 
 @register
 class LAME(Adapter):
-    """Pull the predictions of similar images in a batch together, without changing the model.
+    """Pull the predictions of similar images together, without changing the model; predict after using the batch.
 
     No parameter changes and nothing is kept from one batch to the next. LAME looks for the assignment of classes that
     is close to the model's predictions and alike for images with similar features. It helps if images of one class

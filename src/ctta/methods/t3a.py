@@ -26,7 +26,7 @@ from ctta.registry import register
 
 @register
 class T3A(Adapter):
-    """Replace the head by centroids of the most certain features of each class.
+    """Replace the head by centroids of the most certain features of each class; predict after using the batch.
 
     T3A collects features, each with the class and entropy that the source head gives it, beginning with the rows of the
     head's own weight. Per class it keeps the ``filter_k`` of lowest entropy. The sum of their directions, at length 1,

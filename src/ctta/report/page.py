@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from ctta._system.files import size, write_atomically
 from ctta.bench.comparability import distinctions
-from ctta.bench.compare import Row, unlike_seeds
+from ctta.bench.compare import Row, any_after, unlike_seeds
 from ctta.bench.record import Record
 from ctta.bench.spec import RunSpec
 from ctta.errors import BadData, MissingExtra
+from ctta.method_table import AFTER_NOTE
 from ctta.protocol import protocol_of
 from ctta.report.embed import Drawing, embed
 from ctta.report.groups import Group, read_groups
@@ -115,6 +116,7 @@ def _section(number: int, group: Group, heading: str) -> dict[str, Any]:
         "memory": any(row.peak_memory is not None for row in group.rows),
         "spread": any(row.spread is not None for row in group.rows),
         "unlike_seeds": unlike_seeds(group.rows),
+        "after": AFTER_NOTE if any_after(group.rows) else None,
         "with_source": any(not record.source_free for record in group.records),
         "curves": MOST_ROWS if len(group.rows) > MOST_ROWS else None,
         "unlogged": sorted({row.label for row in group.rows if any(r.address not in group.logs for r in row.records)}),
