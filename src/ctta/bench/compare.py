@@ -192,7 +192,7 @@ def text_table(table: Sequence[Row], form: str = "text", *, mark: bool = True) -
         [bold.format(escape(cell)) if (i, j) in marked else escape(cell) for j, cell in enumerate(line)]
         for i, line in enumerate([head, *body])
     ]
-    return write(lines) + (f"\n{AFTER_NOTE}\n" if any_after(table) else "")
+    return write(lines) + (f"\n{escape(AFTER_NOTE)}\n" if any_after(table) else "")
 
 
 def any_after(table: Sequence[Row]) -> bool:

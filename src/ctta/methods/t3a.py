@@ -80,7 +80,9 @@ class T3A(Adapter):
         for name in ("supports", "labels", "entropies"):
             self.register_buffer(name, None)  # of any size
         # A row is labelled by the head like any feature, and may get the label of another class.
-        self.supports, self.labels, self.entropies = rows.clone(), logits.argmax(1), entropy(logits)
+        self.supports = rows.clone()
+        self.labels = logits.argmax(1)
+        self.entropies = entropy(logits)
         self.begin(())
 
     @torch.no_grad()
