@@ -20,6 +20,7 @@ from ctta.bench.compare import own_settings
 from ctta.bench.defaults import default_arguments
 from ctta.bench.folder import read_records
 from ctta.bench.record import Record
+from ctta.method_table import AFTER_NOTE, after_mark
 from ctta.paper import Cell, Outcome, experiment
 from ctta.paper.numbers import SETTINGS
 from ctta.registry import method
@@ -104,13 +105,14 @@ def _table(outcomes: Sequence[Outcome], *, by_domain: bool) -> list[str]:
     for outcome in outcomes:
         mean, told, errors = outcome.mean, outcome.published, outcome.domains
         spread = "" if outcome.spread is None else f" ± {outcome.spread:.2f}"
-        line = [outcome.cell.label.replace("*", "\\*")]
+        line = [outcome.cell.label.replace("*", "\\*") + after_mark(outcome.cell.method)]
         line += [f"{errors[domain]:.1f}" for domain in domains]
         line += [f"**{mean:.2f}**{spread}" if mean == best else f"{mean:.2f}{spread}"]
         if published:
             line += ["–", "–"] if told is None else [f"{told.mean:.1f}", f"{mean - told.mean:+.1f}"]
         body.append([*line, str(len(outcome.records))])
-    return [_line(head), "|" + "---|" * len(head), *(_line(line) for line in body)]
+    note = ["", AFTER_NOTE] if any(after_mark(outcome.cell.method) for outcome in outcomes) else []
+    return [_line(head), "|" + "---|" * len(head), *(_line(line) for line in body), *note]
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -92,10 +92,12 @@ class Adapter(CheckedArguments, AdapterState):
     """
 
     learns: ClassVar[bool] = True
-    uses_batch_statistics: ClassVar[bool] = True
+    uses_batch_statistics: bool = True
     trains: ClassVar[str] = "every parameter"
     # Whether the prediction for a batch is made before the method takes anything from the batch.
     predicts_first: ClassVar[bool] = True
+    # Whether the prediction for an image depends on the rest of its batch although no batch norm takes part.
+    predicts_batch_together: ClassVar[bool] = False
     # Forward passes of a batch through a network in one step, and how many of them are differentiated.
     passes: tuple[int, int]
     # The networks whose logits make the prediction, in the order in which combine takes them.
@@ -326,7 +328,8 @@ class Adapter(CheckedArguments, AdapterState):
     def freeze(self) -> Frozen:
         """Return a plain module that predicts as this adapter does now, for export or deployment without learning.
 
-        It is a copy: later steps of the adapter do not change it. CoTTA's average over random views is not part of it.
+        It is a copy: later steps of the adapter do not change it. CoTTA's average over random views and LAME's
+        correction by the rest of the batch are not part of it.
 
         Example:
             >>> import torch, ctta
@@ -556,7 +559,7 @@ class Adapter(CheckedArguments, AdapterState):
     @torch.no_grad()
     def _answer_newest(self, held: Tensor, newest: int) -> Tensor:
         """Predict for the last images of a window; batch norms take their statistics from the whole window."""
-        if self.smallest_batch == 1:
+        if self.smallest_batch == 1 and not self.predicts_batch_together:
             return self.answer(held[-newest:])
         with source_statistics_where_single(self):
             return self.answer(held)[-newest:]

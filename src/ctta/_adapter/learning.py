@@ -132,9 +132,13 @@ class LearningState(OptionalState):
         for name, value in self._state().items():
             if name in self._initial:
                 value.copy_(self._initial[name])
+        self.restart_optimizer()
+        self.restores += 1
+
+    def restart_optimizer(self) -> None:
+        """Return the optimizer to its initial state, without moments."""
         self._optimizer = self._new_optimizer()
         self._load_optimizer(self._initial_optimizer)
-        self.restores += 1
 
     def scale_lr(self, factor: float) -> None:
         """Scale the learning rate that the optimizer was built with.
@@ -174,7 +178,7 @@ class LearningState(OptionalState):
 
     def footprint(self) -> int:
         """Return the bytes that the adapter holds between batches, including the optimizer's moments."""
-        moments = 2 if self.optimizer == "adam" else 1
+        moments = 2 if self.optimizer == "adam" else int(self.optimizer != "sgd" or self.momentum > 0)
         held = {id(t): t.nbytes for t in [*self._state().values(), *self._initial.values()]}
         return sum(held.values()) + moments * sum(p.nbytes for p in self.trained)
 

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ctta.method_table import AFTER, AFTER_NOTE, after_mark
+
 if TYPE_CHECKING:
     from ctta.bench.record import Record
 
@@ -40,7 +42,7 @@ def echo_errors(records: Sequence[Record]) -> None:
     lines["mean"] = [f"{record.mean:.1f}" for record in records]
     marked = {name: _marked(shown) for name, shown in lines.items()}
     speeds = [Text(f"{record.images_per_second:.0f}") for record in records]
-    names = [record.spec.method for record in records]
+    names = [record.spec.method + after_mark(record.spec.method) for record in records]
     width = Console().width if Console().is_terminal else None
     for part in _fitting(names, width):
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -51,6 +53,8 @@ def echo_errors(records: Sequence[Record]) -> None:
             table.add_row(name, *cells[part], end_section=name == list(marked)[-2])
         table.add_row("images/s", *speeds[part])
         _print(table)
+    if any(name.endswith(AFTER) for name in names):
+        Console().print(AFTER_NOTE, highlight=False)
 
 
 def echo_comparison(

@@ -87,20 +87,13 @@ class ROID(Adapter):
         self.require_finite(p.sum())
         yield self.combine(logits.detach())
         p_bar = torch.full_like(p[0], 1 / p.shape[1]) if self.p_bar is None else self.p_bar
-        diverse = _minmax(1 - F.cosine_similarity(p_bar.unsqueeze(0), p))
-        certain = _minmax(-entropy(logits.detach()))
-        keep = diverse >= diverse.mean()
-        weight = (diverse * certain / self.temperature).exp()[keep]
-
+        keep, weight = sample_weights(logits.detach(), p_bar, self.temperature)
         with source_statistics_where_single(self.student):
             logits_aug = self.student(self.view(x[keep], self.generator))
-        # As published, the target of the consistency term is not detached.
-        consistency = 0.5 * symmetric_cross_entropy(logits_aug, logits[keep])
-        loss = (weight * (soft_likelihood_ratio(logits[keep]) + consistency)).sum() / (self.batch_size or len(x))
+        loss = weighted_loss(logits[keep], logits_aug, weight) / (self.batch_size or len(x))
         self.descend(loss)
         self.p_bar = self.momentum_probs * p_bar + (1 - self.momentum_probs) * p.mean(0)
-        self.return_to_source()
-        return Step(self.combine(logits.detach()), loss.item(), {"kept": float(keep.sum())})
+        return Step(self.combine(logits.detach()), loss.item(), {"kept": float(keep.sum()), **self.return_to_source()})
 
     @staticmethod
     def combine(*logits: Tensor) -> Tensor:
@@ -108,9 +101,36 @@ class ROID(Adapter):
         return correct_prior(logits[0])
 
     @torch.no_grad()
-    def return_to_source(self) -> None:
-        """Weight ensembling: theta <- m theta + (1 - m) theta_source for every trained parameter."""
+    def return_to_source(self) -> dict[str, float]:
+        """Weight ensembling: theta <- m theta + (1 - m) theta_source for what is trained. Return numbers to log."""
         torch._foreach_lerp_(list[Tensor](self.trained), self.source_of_trained(), 1 - self.momentum_source)
+        return {}
+
+
+def sample_weights(logits: Tensor, p_bar: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Return which samples are diverse (N,), and weights that grow with their diversity and certainty (kept,).
+
+    Args:
+        logits: Logits (N, C), detached.
+        p_bar: The mean prediction so far (C,).
+        temperature: Temperature of the weights.
+    """
+    diverse = _minmax(1 - F.cosine_similarity(p_bar.unsqueeze(0), logits.softmax(1)))
+    certain = _minmax(-entropy(logits))
+    keep = diverse >= diverse.mean()
+    return keep, (diverse * certain / temperature).exp()[keep]
+
+
+def weighted_loss(logits: Tensor, logits_aug: Tensor, weight: Tensor) -> Tensor:
+    """Return the weighted sum of the soft likelihood ratio and the consistency with an augmented view: scalar.
+
+    Args:
+        logits: Logits (N, C). As published, they are not detached as the target of the consistency term.
+        logits_aug: Logits (N, C) of the augmented view.
+        weight: The weights (N,).
+    """
+    consistency = 0.5 * symmetric_cross_entropy(logits_aug, logits)
+    return (weight * (soft_likelihood_ratio(logits) + consistency)).sum()
 
 
 def soft_likelihood_ratio(logits: Tensor) -> Tensor:

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from ctta._system.files import size
 from ctta.bench.comparability import distinctions
-from ctta.bench.compare import Row, unlike_seeds
+from ctta.bench.compare import Row, any_after, unlike_seeds
 from ctta.bench.record import Record
 from ctta.bench.spec import RunSpec
+from ctta.method_table import AFTER_NOTE
 from ctta.protocol import protocol_of
 from ctta.report.embed import Drawing
 from ctta.report.groups import Group
@@ -65,6 +66,7 @@ class Section:
         memory: Whether a row has its peak memory.
         spread: Whether a row has several seeds.
         unlike_seeds: The sets of seeds of the rows, if they differ.
+        after: The note on rows that predict after using the batch; None if there is none.
         with_source: Whether a run was given source data.
         curves: How many rows the curves show, if not all.
         unlogged: Labels of rows with a run that has no step log.
@@ -83,6 +85,7 @@ class Section:
     memory: bool
     spread: bool
     unlike_seeds: Sequence[str]
+    after: str | None
     with_source: bool
     curves: int | None
     unlogged: Sequence[str]
@@ -115,6 +118,7 @@ def _section(number: int, group: Group, heading: str) -> Section:
         memory=any(row.peak_memory is not None for row in group.rows),
         spread=any(row.spread is not None for row in group.rows),
         unlike_seeds=unlike_seeds(group.rows),
+        after=AFTER_NOTE if any_after(group.rows) else None,
         with_source=any(not record.source_free for record in group.records),
         curves=MOST_ROWS if len(group.rows) > MOST_ROWS else None,
         unlogged=sorted({row.label for row in group.rows if any(r.address not in group.logs for r in row.records)}),
