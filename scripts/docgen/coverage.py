@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pkgutil import iter_modules
@@ -67,14 +68,23 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
 def methods_of(cls: type) -> Iterator[tuple[str, Callable[..., object]]]:
     """Give the public methods that a class defines and that no class above it in ctta has explained.
 
+    The private classes that it is built from, such as the parts of `Adapter`, belong to it.
+
     Args:
         cls: The class.
     """
-    for name, value in vars(cls).items():
-        function = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
-        above = any(name in vars(base) for base in cls.__mro__[1:] if base.__module__.startswith("ctta"))
-        if inspect.isfunction(function) and not name.startswith("_") and not above:
-            yield name, function
+    parts = [cls, *itertools.takewhile(_is_private, cls.__mro__[1:])]
+    others = [base for base in cls.__mro__ if base not in parts and base.__module__.startswith("ctta")]
+    for part in parts:
+        for name, value in vars(part).items():
+            function = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+            above = any(name in vars(base) for base in others + parts[parts.index(part) + 1 :])
+            if inspect.isfunction(function) and not name.startswith("_") and not above:
+                yield name, function
+
+
+def _is_private(cls: type) -> bool:
+    return any(part.startswith("_") for part in cls.__module__.split(".")) and cls.__module__.startswith("ctta.")
 
 
 def _missing(module: ModuleType) -> Iterator[str]:

@@ -9,11 +9,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from ctta.batch_norm import copy_statistics
 from ctta.classifier import Classifier, Precision, logits_of
 from ctta.errors import ModelError, ParameterError
 from ctta.norms import batch_norms, use_batch_statistics
 
-Statistics = Literal["adapter", "source", "batch"]
+LoadedStatistics = Literal["adapter", "source", "batch"]
 
 
 class Frozen(nn.Module):
@@ -68,7 +69,7 @@ def load_into(
     network: Classifier,
     net: nn.Module,
     *,
-    statistics: Statistics | Tensor | Iterable[Tensor] = "adapter",
+    statistics: LoadedStatistics | Tensor | Iterable[Tensor] = "adapter",
 ) -> None:
     """Copy an adapted network into the user's own net, in place.
 
@@ -101,7 +102,9 @@ def load_into(
         for name, parameter in targets.items():
             parameter.copy_(values[name])
         _copy_buffers(adapted, target, moving=statistics == "adapter")
-    if statistics == "batch" or (statistics == "adapter" and by_batch):
+    if statistics == "adapter" and by_batch:
+        copy_statistics(adapted, target)
+    elif statistics == "batch":
         use_batch_statistics(target)
     elif not isinstance(statistics, str):
         batches = [statistics] if isinstance(statistics, Tensor) else list(statistics)

@@ -6,12 +6,15 @@ import math
 from collections.abc import Iterator
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ctta._adapter.state import OptionalState
+from ctta.batch_norm import normalise_exactly
 from ctta.errors import ImageShape
 from ctta.norms import batch_norms
+from ctta.statistics import Moments
 
 
 class RobustBN(nn.Module):
@@ -38,15 +41,14 @@ class RobustBN(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise with the stored statistics; while updating, with new ones, through which gradients flow."""
-        mean, var = self.mean, self.var
         if self.updating:
-            batch_var, batch_mean = torch.var_mean(x, dim=[0, *range(2, x.dim())], unbiased=False)
-            mean = (1 - self.alpha) * mean + self.alpha * batch_mean
-            var = (1 - self.alpha) * var + self.alpha * batch_var
-            self.mean, self.var = mean.detach(), var.detach()
-        shape = (1, -1, *[1] * (x.dim() - 2))
-        scale = self.weight.to(mean.dtype) * (var + self.eps).rsqrt()
-        return x * scale.view(shape) + (self.bias - mean * scale).view(shape)
+            return normalise_exactly(x, self._update, self.weight, self.bias, self.eps)
+        return F.batch_norm(x, self.mean, self.var, self.weight, self.bias, training=False, eps=self.eps)
+
+    def _update(self, batch: Moments) -> Moments:
+        new = Moments(self.mean, self.var).towards(batch, self.alpha)
+        self.mean, self.var = new.mean.detach(), new.var.detach()
+        return new
 
 
 def replace_batch_norms(module: nn.Module, alpha: float) -> list[RobustBN]:
