@@ -134,7 +134,7 @@ def test_streams_share_what_never_learns() -> None:
     with serving() as service:
         ask(service, images(8), "a")
         ask(service, images(8), "b")
-        a, b = (service._lanes[name]._learner.adapter.inner for name in "ab")  # type: ignore[union-attr]
+        a, b = (service._lanes[name]._keeper.learner.adapter.inner for name in "ab")  # type: ignore[union-attr]
         assert all(a.get_parameter(name).data_ptr() == b.get_parameter(name).data_ptr() for name in a._frozen)
         assert all(one is other for one, other in zip(a._initial.values(), b._initial.values(), strict=True))
         assert not any(p is q for p, q in zip(a.trained, b.trained, strict=True))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ctta.adapter import Adapter
 from ctta.errors import SourceMismatch
-from ctta.guarded import Reference
+from ctta.guarded.reference import Reference
 
 
 def share(adapter: Adapter, template: Adapter) -> Adapter:
