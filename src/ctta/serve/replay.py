@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def replay(
     """
     folder = state / "streams" / folder_name(stream)
     lines = list(read_audit(folder / STREAM_FILE))
+    _refuse_gaps(lines, stream)
     player = _Player(
         folder=folder,
         images=record / folder_name(stream),
@@ -79,12 +81,19 @@ def replay(
         rules="; ".join(map(str, guard)),
         returns=Counter(line.snapshot for line in lines if line.do in _RETURNS),
     )
-    for before, line in zip([None, *lines], lines, strict=False):
-        if before is not None and line.n != before.n + 1:
-            raise BadData(f"The audit of stream {stream!r} has no line between {before.n} and {line.n}.")
+    for line in lines:
         player.play(line)
     learnt = sum(line.do == "learn" for line in lines)
     return Replay(player.learner, len(lines), learnt, tuple(player.compared), tuple(player.different))
+
+
+def _refuse_gaps(lines: list[Line], stream: str) -> None:
+    for before, after in pairwise(lines):
+        if after.n != before.n + 1:
+            raise BadData(
+                f"The audit of stream {stream!r} has no line between {before.n} and {after.n}: it could not be written "
+                "then, as the service's log tells. What happened after it cannot be done again."
+            )
 
 
 class _Player:
