@@ -21,16 +21,24 @@ function shape(name, attributes, text) {
   return made;
 }
 
-export function format(value, unit = "") {
+export function format(value, unit = "", digits = usualDigits(value)) {
   if (!Number.isFinite(value)) return "–";
-  const size = Math.abs(value);
-  const digits = Number.isInteger(value) || size >= 100 ? 0 : size >= 10 ? 1 : size >= 0.1 ? 2 : 3;
   const text = value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   return unit ? `${text} ${unit}` : text;
 }
 
+function usualDigits(value) {
+  const size = Math.abs(value);
+  return Number.isInteger(value) || size >= 100 ? 0 : size >= 10 ? 1 : size >= 0.1 ? 2 : 3;
+}
+
 const line = (points, x, y) =>
   points.map(([time, value], i) => `${i ? "L" : "M"}${x(time).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+
+function duration(seconds) {
+  if (seconds < 100) return `${Math.round(seconds)} s`;
+  return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+}
 
 // The least round number that is at least as large: 1, 2, 5, 10, ...
 function roundUp(value) {
@@ -59,7 +67,7 @@ export function sparkline(points, from, to, [low, high]) {
 }
 
 export class Chart {
-  // spec: title, lines (names of values, or pairs of name and label), unit, range or zoom, empty.
+  // spec: title, lines (names of values, or pairs of name and label), unit, digits, range or zoom, empty, explain.
   constructor(spec, onHover) {
     this.spec = spec;
     this.lines = spec.lines.map((entry) => (Array.isArray(entry) ? entry : [entry, ""]));
@@ -67,7 +75,8 @@ export class Chart {
       element("span", { class: `value line-${i}` }, element("i", { text: label }), element("b")),
     );
     this.svg = shape("svg", { role: "img" });
-    const caption = element("figcaption", {}, element("span", { text: spec.title, title: spec.explain }), ...this.values);
+    const title = spec.title ? [element("span", { text: spec.title })] : [];
+    const caption = element("figcaption", { title: spec.explain ?? spec.title }, ...title, ...this.values);
     this.figure = element("figure", { class: "chart" }, caption, this.svg);
     this.svg.addEventListener("pointermove", (event) => onHover(this.timeAt(event.offsetX)));
     this.svg.addEventListener("pointerleave", () => onHover(null));
@@ -96,12 +105,12 @@ export class Chart {
     const x = (time) => LEFT + ((width - LEFT - 2) * (time - from)) / (to - from);
     const y = (value) => HEIGHT - BOTTOM - ((HEIGHT - BOTTOM - TOP) * (value - low)) / (high - low || 1);
     const parts = [];
+    const digits = this.spec.zoom ? Math.min(5, Math.max(0, 1 - Math.floor(Math.log10(high - low)))) : undefined;
     for (const tick of [low, (low + high) / 2, high]) {
       parts.push(shape("line", { x1: LEFT, x2: width, y1: y(tick), y2: y(tick), class: "grid" }));
-      parts.push(shape("text", { x: LEFT - 5, y: y(tick) + 3.5, class: "tick" }, format(tick)));
+      parts.push(shape("text", { x: LEFT - 5, y: y(tick) + 3.5, class: "tick" }, format(tick, "", digits)));
     }
-    const ago = to - from >= 3600 ? `${Math.round((to - from) / 3600)} h` : `${Math.round((to - from) / 60)} min`;
-    parts.push(shape("text", { x: LEFT, y: HEIGHT - 2, class: "axis" }, `${ago} ago`));
+    parts.push(shape("text", { x: LEFT, y: HEIGHT - 2, class: "axis" }, `${duration(to - from)} ago`));
     parts.push(shape("text", { x: width - 2, y: HEIGHT - 2, class: "axis end" }, "now"));
     for (const mark of marks.filter((one) => one.time >= from))
       parts.push(shape("line", { x1: x(mark.time), x2: x(mark.time), y1: TOP, y2: HEIGHT - BOTTOM, class: mark.kind }));
@@ -120,11 +129,11 @@ export class Chart {
   write(lines, current, hover) {
     const texts = this.lines.map(([name], i) => {
       const value = hover === null ? (current[name] ?? lines[i].at(-1)?.[1]) : nearest(lines[i], hover);
-      const text = format(value, this.spec.unit);
+      const text = format(value, this.spec.unit, this.spec.digits);
       this.values[i].lastChild.textContent = text;
-      return `${name.replaceAll("_", " ")} ${text}`;
+      return `${this.lines[i][1] || this.spec.title} ${text}`;
     });
-    this.svg.setAttribute("aria-label", `${this.spec.title}: ${texts.join(", ")}`);
+    this.svg.setAttribute("aria-label", texts.join(", "));
   }
 }
 

@@ -3,7 +3,7 @@
 import { element, format, sparkline } from "./chart.js";
 
 const SHOWN = 200;
-const SPARK_SECONDS = 300;
+const SPARK_SECONDS = 120;
 
 const matches = (status, words) =>
   words.every((word) => [status.name, status.mode, status.guard].some((text) => text.toLowerCase().includes(word)));
@@ -48,13 +48,19 @@ export class StreamList {
     const points = history.fine.points("agreement", time - SPARK_SECONDS);
     const labelled = status.error !== null;
     button.replaceChildren(
-      element("span", { class: "name", text: status.name, title: status.name }),
-      sparkline(points, time - SPARK_SECONDS, time, [0, 1]),
-      element("span", { class: "badges" }, ...badges(status)),
-      element("span", {
-        class: "quiet",
-        text: labelled ? `error ${format(status.error)} %` : `agreement ${format(status.agreement ?? NaN)}`,
-      }),
+      element(
+        "span", { class: "row" },
+        element("span", { class: "name", text: status.name, title: status.name }),
+        sparkline(points, time - SPARK_SECONDS, time, [0, 1]),
+      ),
+      element(
+        "span", { class: "row" },
+        element("span", { class: "badges" }, ...badges(status)),
+        element("span", {
+          class: "quiet",
+          text: labelled ? `${format(status.error)} % error` : `${format(status.agreement ?? NaN)} agree`,
+        }),
+      ),
     );
     return row;
   }
@@ -70,7 +76,7 @@ export const troubled = (all) => all.filter((status) => !["ok", "off"].includes(
 
 function summarise(all, histories) {
   if (!all.length) return "No streams yet";
-  const rate = [...histories.values()].reduce((sum, { fine }) => sum + (fine.points("images").at(-1)?.[1] ?? 0), 0);
+  const rate = [...histories.values()].reduce((sum, { fine }) => sum + (fine.points("answered_rate").at(-1)?.[1] ?? 0), 0);
   const alarms = troubled(all);
   const parts = [`${all.length} stream${all.length > 1 ? "s" : ""}`, `${format(Math.round(rate))} images/s`];
   if (alarms) parts.push(`${alarms} not ok`);

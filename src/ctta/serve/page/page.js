@@ -62,7 +62,7 @@ function take(streams) {
   const names = new Set(streams.map((status) => status.name));
   for (const name of histories.keys()) if (!names.has(name)) histories.delete(name);
   for (const status of streams) {
-    if (!histories.has(status.name)) histories.set(status.name, new History());
+    if (!histories.has(status.name)) histories.set(status.name, new History(now()));
     histories.get(status.name).poll(now(), status);
   }
   if (!histories.has(chosen)) {

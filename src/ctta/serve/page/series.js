@@ -2,6 +2,7 @@
 
 const SIGNALS = ["entropy", "diversity", "agreement", "alpha", "loss"];
 const GAUGES = ["error", "queue", "latency_ms"];
+const COUNTS = ["answered", "learnt", "shed"];
 const MARKS = 200;
 const EVENTS = 200;
 
@@ -37,10 +38,10 @@ export class Series {
 }
 
 const pick = (source, names) => Object.fromEntries(names.map((name) => [name, source[name]]));
-const since = (now, before, name, seconds) => Math.max(0, now[name] - before[name]) / seconds;
 
 export class History {
-  constructor() {
+  constructor(began) {
+    this.began = began;
     this.fine = new Series(1, 900);
     this.coarse = new Series(60, 1440);
     this.marks = [];
@@ -60,8 +61,7 @@ export class History {
     const values = { ...pick(status, GAUGES), ...(fresh && !this.live ? pick(status, SIGNALS) : {}) };
     if (before && status.answered >= before.answered) {
       const seconds = Math.max(0.1, time - this.polled);
-      for (const [name, count] of [["images", "answered"], ["learnt", "learnt"], ["shed", "shed"]])
-        values[name] = since(status, before, count, seconds);
+      for (const name of COUNTS) values[`${name}_rate`] = Math.max(0, status[name] - before[name]) / seconds;
     }
     this.status = status;
     this.polled = time;

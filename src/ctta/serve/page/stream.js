@@ -9,15 +9,15 @@ const CHARTS = [
     explain: "Share of predictions equal to those of the unadapted network",
   },
   {
-    title: "Predictions", lines: [["entropy", "entropy"], ["diversity", "diversity"]], range: [0, 1],
+    title: "", lines: [["entropy", "Entropy"], ["diversity", "Diversity"]], range: [0, 1],
     explain: "Mean entropy of the predictions, and entropy of their mean, each divided by log K",
   },
-  { title: "Alpha", lines: ["alpha"], zoom: true, empty: "not logged by this method", explain: "The method's momentum" },
+  { title: "Alpha", lines: ["alpha"], zoom: true, digits: 4, empty: "not logged by this method", explain: "The method's momentum" },
   { title: "Loss", lines: ["loss"], zoom: true, empty: "no loss yet" },
   { title: "Time to answer", unit: "ms", lines: ["latency_ms"], explain: "Median of the last requests" },
-  { title: "Images per second", lines: ["images"], explain: "Images answered" },
+  { title: "Images per second", lines: ["answered_rate"], explain: "Images answered" },
   {
-    title: "Batches per second", lines: [["learnt", "learnt"], ["shed", "shed"]],
+    title: "", lines: [["learnt_rate", "Batches/s learnt"], ["shed_rate", "shed"]],
     explain: "Given to the adapter to learn; not learnt because other requests waited",
   },
   { title: "Queue", unit: "images", lines: ["queue"], explain: "Images waiting" },
@@ -82,9 +82,11 @@ export class StreamView {
 
   drawCharts(to) {
     this.to = to;
-    const { history, seconds } = this;
-    const series = seconds > 900 ? history.coarse : history.fine;
-    for (const chart of this.charts) chart.draw(series, history.marks, to - seconds, to, history.status, this.hover);
+    const { history } = this;
+    const series = this.seconds > 900 ? history.coarse : history.fine;
+    // A page that was opened a moment ago shows what it has over the whole width.
+    const from = Math.max(to - this.seconds, Math.min(history.began, to - 30));
+    for (const chart of this.charts) chart.draw(series, history.marks, from, to, history.status, this.hover);
   }
 
   // Rebuilt only when something changed, so that a button in the table keeps the keyboard focus.
@@ -127,5 +129,6 @@ function describe(event) {
   if (event.do === "evict") return "moved to disk until the next request";
   if (event.do === "put") return `state replaced, snapshot ${event.snapshot}`;
   if (event.do === "rollback") return `rolled back to ${event.snapshot}`;
+  if (event.do === "snapshot") return `snapshot ${event.snapshot}`;
   return event.snapshot ? `${event.do}, snapshot ${event.snapshot}` : event.do;
 }
