@@ -95,6 +95,7 @@ class History:
         self._entries: dict[str, Entry] = {}
         self._pending = 0
         self.failed: str | None = None
+        self.failures = 0
         for entry in read_index(folder):
             if self._file(entry.info.name).is_file():
                 self._entries[entry.info.name] = entry
@@ -217,6 +218,7 @@ class History:
                     raise
         except Exception as error:
             self.failed = str(error)
+            self.failures += 1
             logger.error("stream %s could not be saved: %s", self._stream, error)
             raise
         else:

@@ -276,6 +276,8 @@ class Lane:
                 learnt=counts.learnt,
                 shed=counts.shed,
                 latency_ms=1000 * statistics.median(latencies) if latencies else None,
+                failures=counts.failures,
+                unsaved=self._history.failures,
             )
 
     def _refuse_ended(self) -> None:
