@@ -1,0 +1,159 @@
+"""The Open Inference Protocol over gRPC, in the event loop of the process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from ctta.errors import CttaError, MissingExtra, ParameterError, RequestError
+from ctta.serve.front import Front
+from ctta.serve.status import status_of
+from ctta.serve.tokens import Right
+
+try:
+    import grpc
+    from google.protobuf.message import DecodeError
+
+    from ctta.serve.grpc_messages import MESSAGES, SERVICE
+    from ctta.serve.grpc_wire import most_bytes, pack_model_metadata, pack_reply, pack_server_metadata, parse_inference
+except ModuleNotFoundError as error:
+    raise MissingExtra("grpcio", "serve-grpc") from error
+
+logger = logging.getLogger("ctta")
+
+#: Requests that may be under way at once; each holds its message. More are refused with RESOURCE_EXHAUSTED.
+_MOST_CALLS = 1024
+#: Details travel in a header, whose size clients limit.
+_LONGEST_DETAILS = 1000
+
+Handler = Callable[[Any, Right | None], Awaitable[Any]]
+
+
+@asynccontextmanager
+async def serving_grpc(front: Front, address: str, grace: float = 60.0) -> AsyncIterator[int]:
+    """Serve gRPC inside the context; on leaving it, requests that were accepted are answered first.
+
+    Args:
+        front: The service behind it.
+        address: Host and port to listen on, such as "127.0.0.1:8001"; port 0 takes any free one.
+        grace: Most seconds to wait for accepted requests at the end.
+
+    Yields:
+        The port.
+
+    Raises:
+        ParameterError: It cannot listen there.
+    """
+    size = most_bytes(front.limits)
+    server = grpc.aio.server(
+        maximum_concurrent_rpcs=_MOST_CALLS,
+        options=[
+            ("grpc.max_receive_message_length", size),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),  # a second process on the port must fail, not share it
+        ],
+    )
+    server.add_generic_rpc_handlers((_Handlers(front).generic(),))
+    try:
+        port: int = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise ParameterError(f"Cannot listen for gRPC on {address}: {error}.") from error
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(grace)
+
+
+class _Handlers:
+    """The methods of the service."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        #: Every method with the right it needs; None is for everybody, so that a probe needs no token.
+        self._methods: dict[str, tuple[Handler, Right | None]] = {
+            "ServerLive": (self._live, None),
+            "ServerReady": (self._ready, None),
+            "ModelReady": (self._model_ready, None),
+            "ServerMetadata": (self._server_metadata, Right.ASK),
+            "ModelMetadata": (self._model_metadata, Right.ASK),
+            "ModelInfer": (self._infer, Right.ASK),
+        }
+
+    def generic(self) -> Any:
+        """Return the handler that a server takes."""
+        handlers = {
+            name: grpc.unary_unary_rpc_method_handler(
+                self._method(name, handler, needed), response_serializer=MESSAGES[f"{name}Response"].SerializeToString
+            )
+            for name, (handler, needed) in self._methods.items()
+        }
+        return grpc.method_handlers_generic_handler(SERVICE, handlers)
+
+    def _method(self, name: str, handler: Handler, needed: Right | None) -> Callable[[bytes, Any], Awaitable[Any]]:
+        """Add to a handler what is the same for all: reading the message and the token, errors, counting."""
+        kind = MESSAGES[f"{name}Request"]
+
+        async def method(data: bytes, context: Any) -> Any:
+            try:
+                right = None if needed is None else self._front.tokens.right_of(_authorization(context))
+                reply = await handler(_parse(kind, data), right)
+            except Exception as error:
+                await self._refuse(error, context)
+            self._front.metrics.request("grpc", "OK")
+            return reply
+
+        return method
+
+    async def _refuse(self, error: Exception, context: Any) -> None:
+        status = status_of(error)
+        known = isinstance(error, CttaError)
+        if not known:
+            logger.error("a gRPC request failed", exc_info=error)
+        self._front.metrics.request("grpc", status.grpc)
+        details = str(error) if known else "The service could not answer; its log says why."
+        later = [] if status.retry_after is None else [("grpc-retry-pushback-ms", str(1000 * status.retry_after))]
+        await context.abort(grpc.StatusCode[status.grpc], details[:_LONGEST_DETAILS], tuple(later))
+
+    async def _live(self, message: Any, right: Right | None) -> Any:
+        return MESSAGES["ServerLiveResponse"](live=True)
+
+    async def _ready(self, message: Any, right: Right | None) -> Any:
+        return MESSAGES["ServerReadyResponse"](ready=self._front.service.ready())
+
+    async def _model_ready(self, message: Any, right: Right | None) -> Any:
+        self._front.check_model(message.name)
+        return MESSAGES["ModelReadyResponse"](ready=self._front.service.ready())
+
+    async def _server_metadata(self, message: Any, right: Right | None) -> Any:
+        return pack_server_metadata()
+
+    async def _model_metadata(self, message: Any, right: Right | None) -> Any:
+        self._front.check_model(message.name)
+        return pack_model_metadata(self._front.model)
+
+    async def _infer(self, message: Any, right: Right | None) -> Any:
+        front = self._front
+        front.check_model(message.model_name)
+        request = parse_inference(message, front.limits)
+        shape = tuple(request.images.shape[1:])
+        if not front.shapes.known(shape):
+            await asyncio.to_thread(front.shapes.check, shape)
+        # A call that the client gives up is cancelled, and with it the request, unless its batch has begun.
+        reply = await asyncio.wrap_future(front.submit(request, right or Right.ASK))
+        return pack_reply(request, reply, front.model)
+
+
+def _parse(kind: Any, data: bytes) -> Any:
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise RequestError(f"The message is not a {kind.DESCRIPTOR.name} of the Open Inference Protocol.") from error
+
+
+def _authorization(context: Any) -> str | None:
+    values = [value for key, value in context.invocation_metadata() or () if key == "authorization"]
+    return values[0] if values and isinstance(values[0], str) else None
