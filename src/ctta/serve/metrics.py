@@ -26,6 +26,11 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _PHASES = (*get_args(Phase), "off")
 
+
+def _last_time(status: StreamStatus) -> float | None:
+    return status.snapshots[-1].time if status.snapshots else None
+
+
 # Name, help, and what it is of a stream's status; None leaves the stream out.
 _COUNTERS: tuple[tuple[str, str, Callable[[StreamStatus], int]], ...] = (
     ("ctta_images", "Images answered.", lambda s: s.answered),
@@ -44,14 +49,14 @@ _GAUGES: tuple[tuple[str, str, Callable[[StreamStatus], float | None]], ...] = (
     ("ctta_diversity", "Normalised entropy of the mean of the last predictions.", lambda s: s.diversity),
     (
         "ctta_agreement",
-        "Share of the last predictions that equal those of the unadapted network.",
+        "Share of the last predictions that the unadapted network makes too.",
         lambda s: s.agreement,
     ),
     ("ctta_alpha", "The method's momentum in the last step.", lambda s: s.alpha),
     ("ctta_loss", "The loss of the last step.", lambda s: s.loss),
     ("ctta_error_percent", "Error over the labelled images.", lambda s: s.error),
     ("ctta_snapshots", "Snapshots kept.", lambda s: len(s.snapshots)),
-    ("ctta_last_snapshot_timestamp_seconds", "When the newest snapshot was taken.", lambda s: _last_time(s)),
+    ("ctta_last_snapshot_timestamp_seconds", "When the newest snapshot was taken.", _last_time),
 )
 
 
@@ -154,7 +159,3 @@ def _one_of(
         for choice in choices:
             gauge.add_metric([stream, choice], float(of(status) == choice))
     return gauge
-
-
-def _last_time(status: StreamStatus) -> float | None:
-    return status.snapshots[-1].time if status.snapshots else None
