@@ -3,7 +3,10 @@
 import { Chart, element, format } from "./chart.js";
 
 const CHARTS = [
-  { title: "Error", unit: "%", lines: ["error"], empty: "no labels yet", explain: "Over all labelled images" },
+  {
+    title: "", unit: "%", lines: [["error", "Error"], ["recent_error", "last minute"]], empty: "no labels yet",
+    explain: "Over all labelled images since the service started, and over those labelled in the last minute",
+  },
   {
     title: "Agreement", lines: ["agreement"], range: [0, 1], empty: "not compared yet",
     explain: "Share of predictions equal to those of the unadapted network",
