@@ -7,10 +7,9 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from importlib.resources import files
 
 from ctta.errors import MissingExtra, ServiceClosing
-from ctta.serve import origin
+from ctta.serve import origin, page
 from ctta.serve.body import json_reply, off_loop, read_body, until_disconnect
 from ctta.serve.front import Front
 from ctta.serve.metrics import CONTENT_TYPE
@@ -65,7 +64,6 @@ class HttpFront:
         self._hosts = hosts
         self._on_start = on_start
         self._on_stop = on_stop
-        self._page = files("ctta.serve").joinpath("page", "index.html")
         self._openapi = dump_json(openapi(front.model.name))
         self._operations = Operations(front)
         self._app = Starlette(
@@ -88,7 +86,8 @@ class HttpFront:
         read = partial(self._route, right=Right.ASK)
         admin = partial(self._route, right=Right.ADMIN)
         return [
-            self._route("/", self._index),
+            self._route("/", self._page),
+            self._route("/page/{file}", self._page),
             self._route("/openapi.json", self._description),
             self._route("/v2", self._server),
             self._route("/v2/health/live", self._live),
@@ -145,14 +144,11 @@ class HttpFront:
         self._front.metrics.request("http", str(reply.status_code))
         return reply
 
-    async def _index(self, request: Request) -> Response:
-        if not self._page.is_file():
-            return Response("The page is not installed.", 404, media_type="text/plain")
-        headers = {
-            "Content-Security-Policy": "default-src 'self' 'unsafe-inline' data:; frame-ancestors 'none'",
-            "X-Content-Type-Options": "nosniff",
-        }
-        return Response(self._page.read_bytes(), 200, headers, "text/html")
+    async def _page(self, request: Request) -> Response:
+        name = request.path_params.get("file", "index.html")
+        if name not in page.FILES:
+            raise HTTPException(404, f"The page has no file {name!r}.")
+        return Response(page.content(name), 200, dict(page.HEADERS), page.FILES[name])
 
     async def _description(self, request: Request) -> Response:
         return Response(self._openapi, media_type="application/json")

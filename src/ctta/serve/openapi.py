@@ -73,7 +73,7 @@ def _protocol_paths(model: str) -> Json:
         }
     ]
     return {
-        "/": {"get": _operation("The live page", {"text/html": {"schema": _TEXT}}, ("404",))},
+        "/": {"get": _operation("The live page", {"text/html": {"schema": _TEXT}})},
         "/openapi.json": {"get": _operation("This description", _reply({"type": "object"}))},
         "/v2": {"get": _operation("Metadata of the server", _reply(_ref("Server")))},
         "/v2/health/live": {"get": _operation("Whether the server runs", _reply(_object({"live": _FLAG}, "live")))},

@@ -29,6 +29,7 @@ _MOST_LOGS = 64
 #: Seconds between two looks for events, and between two signs of life.
 _LOOK = 0.1
 _ALIVE = 10.0
+_SIGN = b": alive\n\n"
 
 
 class Operations:
@@ -109,19 +110,18 @@ class Operations:
         return await self._status(stream)
 
     async def log(self, request: Request) -> Response:
-        """Send the stream's events as they come, as server-sent events; the first is its status."""
+        """Send the stream's events as they come, as server-sent events."""
         stream = _stream(request)
         if self._logs >= _MOST_LOGS:
             raise QueueFull(f"{_MOST_LOGS} clients read the logs of streams, as many as may. Close one.", 10.0)
-        status = await run_in_threadpool(self._service.stream, stream)
-        first = _event("status", asdict(status))
-        return StreamingResponse(self._events(stream, first), media_type="text/event-stream", headers=_LIVE)
+        self._service.stream(stream)
+        return StreamingResponse(self._events(stream), media_type="text/event-stream", headers=_LIVE)
 
-    async def _events(self, stream: str, first: bytes) -> AsyncIterator[bytes]:
+    async def _events(self, stream: str) -> AsyncIterator[bytes]:
         self._logs += 1
         events = self._service.subscribe(stream)
         try:
-            yield first
+            yield _SIGN
             silent = 0.0
             while not self.closing:
                 try:
@@ -131,10 +131,10 @@ class Operations:
                     silent += _LOOK
                     if silent >= _ALIVE:
                         silent = 0.0
-                        yield b": alive\n\n"
+                        yield _SIGN
                 else:
                     silent = 0.0
-                    yield _event("event", event)
+                    yield b"data: %s\n\n" % dump_json(plain(event))
         finally:
             self._logs -= 1
             self._service.unsubscribe(stream, events)
@@ -161,10 +161,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _event(kind: str, value: dict[str, Any]) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (kind.encode(), dump_json(plain(value)))
 
 
 def _stream(request: Request) -> str:
