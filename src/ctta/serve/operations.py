@@ -46,9 +46,9 @@ class Operations:
         self.closing = False
 
     async def list(self, request: Request) -> Response:
-        """Reply with the status of every stream."""
+        """Reply with the model's name and the status of every stream."""
         found = await run_in_threadpool(self._service.streams)
-        return json_reply({"streams": [plain(asdict(status)) for status in found]})
+        return json_reply({"model": self._front.model.name, "streams": [plain(asdict(status)) for status in found]})
 
     async def show(self, request: Request) -> Response:
         """Reply with the status of one stream."""
