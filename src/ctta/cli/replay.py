@@ -24,6 +24,7 @@ def replay(
     guard: served.Guard = None,
     device: options.Device = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads of torch, as in the service.")] = 1,
+    recipe: served.Recipe = None,
     setting: served.Setting = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -45,7 +46,7 @@ def replay(
     if name is None:
         raise MissingData(f"{stream.absolute()} has no list of snapshots. Name a folder in STATE/streams.")
     torch.set_num_threads(threads)
-    source = served.load_source(method, model, weights, setting or [], device)
+    source = served.load_source(method, model, weights, setting or [], device, recipe)
     found = again.replay(
         stream.parent.parent,
         record,

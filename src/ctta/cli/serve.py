@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ctta.serve.front import Front
 
 _DIGITS = "digits_resnet8"
+_LONGEST_WAIT = 10.0
 
 
 class StreamMode(str, Enum):
@@ -84,6 +85,7 @@ def serve(
     ] = False,
     device: options.Device = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads of torch per stream.")] = 1,
+    recipe: served.Recipe = None,
     setting: served.Setting = None,
     demo: Annotated[
         bool, typer.Option("--demo", help="Serve the built-in digits model to a built-in client whose images drift.")
@@ -102,6 +104,8 @@ def serve(
     host, port = parse_address(listen)
     check_names([method], model)
     seconds = parse_duration(wait, "--wait")
+    if seconds > _LONGEST_WAIT:
+        raise ParameterError(f"--wait is time that a client waits: at most {_LONGEST_WAIT:g}s. Got {wait}.")
     idle_seconds = None if idle == "off" else parse_duration(idle, "--idle")
     from ctta.serve.origin import is_loopback  # noqa: PLC0415 - help and usage errors must not import torch
 
@@ -121,7 +125,7 @@ def serve(
     torch.set_num_threads(threads)
     tokens = Tokens() if token_file is None else read_tokens(token_file)
     source = served.load_source(
-        method, model or _DIGITS, weights, setting or [], device, data="digits" if demo else None
+        method, model or _DIGITS, weights, setting or [], device, recipe="digits" if demo else recipe
     )
     names = tuple("0123456789") if demo else read_names(class_names, source.classifier.num_classes)
     limits = Limits(
@@ -175,18 +179,15 @@ def run(
     logging.getLogger("ctta").setLevel(logging.INFO)
     port = listening.getsockname()[1]
     with contextlib.ExitStack() as beside:
+        if grpc is not None:
+            from ctta.serve.grpc import GrpcServer  # noqa: PLC0415 - of another extra
 
-        def start() -> None:
-            if grpc is not None:
-                from ctta.serve.grpc import GrpcServer  # noqa: PLC0415 - of another extra
-
-                server = GrpcServer(front, _address(host, grpc))
-                typer.echo(f"gRPC at {_address(host, server.start())}", err=True)
-                beside.callback(server.stop)
-            if demo:
-                beside.enter_context(_drifting_client(host, port))
-
-        app = HttpFront(front, hosts=hosts, on_start=start, on_stop=beside.close)
+            server = GrpcServer(front, _address(host, grpc))
+            typer.echo(f"gRPC at {_address(host, server.start())}", err=True)
+            beside.callback(server.stop)
+        if demo:
+            beside.enter_context(_drifting_client(host, port))
+        app = HttpFront(front, hosts=hosts, on_stop=beside.close)
         typer.echo(f"{front.model.name} at http://{_address(host, port)}", err=True)
         with contextlib.suppress(KeyboardInterrupt):  # which uvicorn raises again when all is saved
             Server(app).run(sockets=[listening])

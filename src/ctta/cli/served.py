@@ -21,6 +21,12 @@ Setting = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Set an argument of the method. May be repeated."),
 ]
+Recipe = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DATASET", help="Start from the method's published settings for a dataset of ctta ls streams."
+    ),
+]
 Guard = Annotated[
     list[str] | None,
     typer.Option(
@@ -55,7 +61,12 @@ class Source:
 
 
 def load_source(
-    method: str, model: str, weights: Path | None, settings: Sequence[str], device: str | None, data: str | None = None
+    method: str,
+    model: str,
+    weights: Path | None,
+    settings: Sequence[str],
+    device: str | None,
+    recipe: str | None = None,
 ) -> Source:
     """Load a model and choose a method for it.
 
@@ -65,15 +76,18 @@ def load_source(
         weights: The weights file, if the model needs one.
         settings: Arguments of the method, as name=value.
         device: The device; None means the best.
-        data: A dataset whose published settings the method starts from.
+        recipe: A dataset whose published settings the method starts from; None starts from the method's defaults.
     """
     from ctta._system.device import choose_device  # noqa: PLC0415 - help and usage errors must not import torch
-    from ctta.bench.defaults import recipe  # noqa: PLC0415
+    from ctta.bench.defaults import recipe as settings_for  # noqa: PLC0415
+    from ctta.datasets import get_dataset  # noqa: PLC0415
     from ctta.nets.by_name import load_model  # noqa: PLC0415
     from ctta.registry import get_method  # noqa: PLC0415
 
     cls = get_method(method)
-    given: dict[str, Any] = ({} if data is None else recipe(cls, data)) | parse_settings(list(settings))
+    given: dict[str, Any] = ({} if recipe is None else settings_for(cls, get_dataset(recipe).name)) | parse_settings(
+        list(settings)
+    )
     loaded = load_model(model, weights)
     classifier = loaded.classifier.to(choose_device(device))
     return Source(loaded.name, classifier, lambda source: cls(source, **given))

@@ -29,7 +29,7 @@ WEATHER = {
 }
 _BATCH = 16
 #: Requests for each corruption and severity; requests until the labels of one come; seconds between two requests.
-_STAY, _LATE, _PAUSE = 12, 8, 0.2
+_STAY, _LATE, _PAUSE = 12, 5, 0.2
 
 
 class DriftingClient:

@@ -48,8 +48,7 @@ class HttpFront:
         front: The service.
         hosts: Names under which the server is reached. Without tokens, a request for another name is refused, so that
             no page of another site can use a browser to reach the service. Empty accepts every name.
-        on_start: Called when the application starts, for what must run beside it.
-        on_stop: Called before the service is closed.
+        on_stop: Called before the service is closed, to end what runs beside it.
     """
 
     def __init__(
@@ -57,14 +56,12 @@ class HttpFront:
         front: Front,
         *,
         hosts: frozenset[str] = frozenset(),
-        on_start: Callable[[], None] = lambda: None,
         on_stop: Callable[[], None] = lambda: None,
     ) -> None:
         self._front = front
         self._hosts = hosts
-        self._on_start = on_start
         self._on_stop = on_stop
-        self._openapi = dump_json(openapi(front.model.name))
+        self._openapi = dump_json(openapi(front.model))
         self._operations = Operations(front)
         self._app = Starlette(
             routes=self._routes(), lifespan=self._lifespan, exception_handlers={HTTPException: self._no_route}
@@ -131,12 +128,11 @@ class HttpFront:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: ASGIApp) -> AsyncIterator[None]:
-        self._on_start()
         try:
             yield
         finally:
             # Here and not behind the server: uvicorn raises SIGTERM again at its end.
-            self._on_stop()
+            await run_in_threadpool(self._on_stop)
             await run_in_threadpool(self._front.service.close)
 
     async def _no_route(self, request: Request, error: Exception) -> Response:

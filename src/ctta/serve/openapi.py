@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ctta.serve.images import INPUT
-from ctta.serve.protocol import OUTPUT
+from ctta.serve.protocol import OUTPUT, ModelInfo
 from ctta.serve.types import MODES
 from ctta.serve.wire import HEADER_LENGTH
 from ctta.version import __version__
@@ -30,11 +30,11 @@ _COUNT: Json = {"type": "integer", "minimum": 0}
 _FLAG: Json = {"type": "boolean"}
 
 
-def openapi(model: str) -> Json:
+def openapi(model: ModelInfo) -> Json:
     """Return the description.
 
     Args:
-        model: The model's name.
+        model: The model.
     """
     return {
         "openapi": "3.1.0",
@@ -53,8 +53,8 @@ def openapi(model: str) -> Json:
     }
 
 
-def _protocol_paths(model: str) -> Json:
-    named = [{"name": "model", "in": "path", "required": True, "schema": {"enum": [model]}}]
+def _protocol_paths(model: ModelInfo) -> Json:
+    named = [{"name": "model", "in": "path", "required": True, "schema": {"enum": [model.name]}}]
     ready = _object({"ready": _FLAG}, "ready")
     infer = _operation(
         "Answer images; the service may learn from them afterwards",
@@ -64,6 +64,7 @@ def _protocol_paths(model: str) -> Json:
         required=True,
     )
     infer["requestBody"]["content"]["application/octet-stream"] = {"schema": _BYTES}
+    infer["requestBody"]["content"]["application/json"]["example"] = _example(model)
     infer["parameters"] = [
         {
             "name": HEADER_LENGTH,
@@ -163,6 +164,20 @@ def _stream_paths() -> Json:
 _READ = ("401", "403", "404")
 _OCTETS = "application/octet-stream"
 _BYTES: Json = {"type": "string", "contentMediaType": _OCTETS}
+
+
+def _example(model: ModelInfo) -> Json:
+    """A request with one grey image."""
+    channels, height, width = (
+        known if known > 0 else usual for known, usual in zip(model.image_shape, (3, 8, 8), strict=True)
+    )
+    images = {
+        "name": INPUT,
+        "datatype": "UINT8",
+        "shape": [1, channels, height, width],
+        "data": [128] * (channels * height * width),
+    }
+    return {"id": "example", "parameters": {"sequence_id": "camera 1", "learn": False}, "inputs": [images]}
 
 
 def _operation(

@@ -58,6 +58,7 @@ def bind(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, number)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen()  # clients that come before the server runs wait for it
     except OSError as error:
         raise ParameterError(f"{host}:{port} cannot be listened on: {error}. Choose another --listen.") from error
     return listening
