@@ -34,9 +34,10 @@ SMALL = replace(LIMITS, images=8, pixels=8 * 3 * 16 * 16)
 
 
 @contextmanager
-def client_of(service: Service, tokens: Tokens | None = None) -> Iterator[Any]:
+def client_of(served: Service | Front, tokens: Tokens | None = None) -> Iterator[Any]:
     """A client connected to a server of the service."""
-    server = GrpcServer(Front(service, classifier(), tokens), "127.0.0.1:0")
+    front = served if isinstance(served, Front) else Front(served, classifier(), tokens)
+    server = GrpcServer(front, "127.0.0.1:0")
     client = triton.InferenceServerClient(f"127.0.0.1:{server.start()}")
     try:
         yield client
@@ -231,6 +232,21 @@ def test_a_full_queue_says_when_to_try_again() -> None:
         assert int(dict(refused.value.trailing_metadata())["grpc-retry-pushback-ms"]) >= 1000
         Held.gate.set()
         assert done.wait(WAIT)
+
+
+def test_a_request_that_its_client_gives_up_is_not_answered() -> None:
+    with held_learning() as make, serving(make=make) as service:
+        front = Front(service, classifier())
+        with client_of(front) as client:
+            client.infer("tiny", sent(images(8)))
+            assert Held.learning.wait(WAIT)
+            with pytest.raises(triton.InferenceServerException, match="Deadline"):
+                client.infer("tiny", sent(images(4)), client_timeout=0.5)
+            while b'code="CANCELLED"' not in front.metrics.text():
+                pass
+            Held.gate.set()
+            client.infer("tiny", sent(images(8)))
+            assert service.stream("default").answered == 16
 
 
 def test_more_streams_than_allowed_are_refused() -> None:

@@ -130,6 +130,10 @@ class _Handlers:
             try:
                 right = None if needed is None else self._front.tokens.right_of(_authorization(context))
                 reply = await handler(_parse(kind, data), right)
+            except asyncio.CancelledError:
+                # The client gave up, and with its call the request ends, unless its batch has begun.
+                self._front.metrics.request("grpc", "CANCELLED")
+                raise
             except Exception as error:  # noqa: BLE001, every error is a reply
                 await self._refuse(error, context)
             self._front.metrics.request("grpc", "OK")
@@ -171,7 +175,6 @@ class _Handlers:
         shape = tuple(request.images.shape[1:])
         if not front.shapes.known(shape):
             await asyncio.to_thread(front.shapes.check, shape)
-        # A call that the client gives up is cancelled, and with it the request, unless its batch has begun.
         reply = await asyncio.wrap_future(front.submit(request, right or Right.ASK))
         return pack_reply(request, reply, front.model)
 
