@@ -25,7 +25,7 @@ pytest.importorskip("sklearn")
 from ctta.cli import app
 from ctta.serve.audit import STREAM_FILE, read_audit
 from ctta.serve.demo import WEATHER, inference
-from ctta.serve.history import read_index
+from ctta.serve.index import read_index
 from ctta.serve.wire import HEADER_LENGTH
 from serve.engine import WAIT
 
@@ -126,7 +126,8 @@ def test_the_demo_lives_and_sigterm_under_load_answers_all_that_was_accepted_and
     for name in ("load", *WEATHER):
         folder = state / "streams" / name
         learnt = [line.n for line in read_audit(folder / STREAM_FILE) if line.do == "learn"]
-        assert learnt[-1] < int(read_index(folder)[-1].info.name)
+        index = read_index(folder)
+        assert index is not None and learnt[-1] < int(index.entries[-1].info.name)
 
     again = CliRunner().invoke(
         app,

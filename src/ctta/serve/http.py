@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
-from ctta.errors import MissingExtra, ServiceClosing
+from ctta.errors import MissingExtra
 from ctta.serve import origin, page
 from ctta.serve.body import json_reply, off_loop, read_body, until_disconnect
 from ctta.serve.front import Front
@@ -170,7 +170,11 @@ class HttpFront:
 
     def _require_ready(self) -> None:
         if not self._front.service.ready():
-            raise ServiceClosing("The service is closing and accepts no more requests.")
+            raise HTTPException(
+                503,
+                "The service is closing, or the thread of a stream ended with an error; its log tells.",
+                {"Retry-After": "5"},
+            )
 
     async def _metrics(self, request: Request) -> Response:
         text = await run_in_threadpool(self._front.metrics.text)
