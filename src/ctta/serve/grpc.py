@@ -1,11 +1,12 @@
-"""The Open Inference Protocol over gRPC, in the event loop of the process."""
+"""The gRPC front end: the Open Inference Protocol."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import Any
 
 from ctta.errors import CttaError, MissingExtra, ParameterError, RequestError
@@ -32,40 +33,68 @@ _LONGEST_DETAILS = 1000
 Handler = Callable[[Any, Right | None], Awaitable[Any]]
 
 
-@asynccontextmanager
-async def serving_grpc(front: Front, address: str, grace: float = 60.0) -> AsyncIterator[int]:
-    """Serve gRPC inside the context; on leaving it, requests that were accepted are answered first.
+class GrpcServer:
+    """A gRPC server in a thread of its own, with an event loop of its own.
 
     Args:
         front: The service behind it.
         address: Host and port to listen on, such as "127.0.0.1:8001"; port 0 takes any free one.
-        grace: Most seconds to wait for accepted requests at the end.
-
-    Yields:
-        The port.
-
-    Raises:
-        ParameterError: It cannot listen there.
+        grace: Most seconds that accepted requests have to be answered when the server stops.
     """
-    size = most_bytes(front.limits)
-    server = grpc.aio.server(
-        maximum_concurrent_rpcs=_MOST_CALLS,
-        options=[
-            ("grpc.max_receive_message_length", size),
-            ("grpc.max_send_message_length", -1),
-            ("grpc.so_reuseport", 0),  # a second process on the port must fail, not share it
-        ],
-    )
-    server.add_generic_rpc_handlers((_Handlers(front).generic(),))
-    try:
-        port: int = server.add_insecure_port(address)
-    except RuntimeError as error:
-        raise ParameterError(f"Cannot listen for gRPC on {address}: {error}.") from error
-    await server.start()
-    try:
-        yield port
-    finally:
-        await server.stop(grace)
+
+    def __init__(self, front: Front, address: str, grace: float = 30.0) -> None:
+        self._front = front
+        self._address = address
+        self._grace = grace
+        self._started: Future[tuple[int, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._thread = threading.Thread(target=self._run, name="ctta-grpc", daemon=True)
+
+    def start(self) -> int:
+        """Listen, and return the port.
+
+        Raises:
+            ParameterError: It cannot listen there.
+        """
+        self._thread.start()
+        port, _, _ = self._started.result()
+        return port
+
+    def stop(self) -> None:
+        """Accept nothing more, answer what was accepted, and end. Without `start` before, nothing happens."""
+        if not self._thread.is_alive():
+            return
+        _, loop, stopping = self._started.result()
+        loop.call_soon_threadsafe(stopping.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:
+            if self._started.done():
+                logger.exception("the gRPC server stopped")
+            else:
+                self._started.set_exception(error)
+
+    async def _serve(self) -> None:
+        server = grpc.aio.server(
+            maximum_concurrent_rpcs=_MOST_CALLS,
+            options=[
+                ("grpc.max_receive_message_length", most_bytes(self._front.limits)),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),  # a second process on the port must fail, not share it
+            ],
+        )
+        server.add_generic_rpc_handlers((_Handlers(self._front).generic(),))
+        try:
+            port = server.add_insecure_port(self._address)
+        except RuntimeError as error:
+            raise ParameterError(f"{self._address} cannot be listened on: {error}. Choose another --grpc.") from error
+        await server.start()
+        stopping = asyncio.Event()
+        self._started.set_result((port, asyncio.get_running_loop(), stopping))
+        await stopping.wait()
+        await server.stop(self._grace)
 
 
 class _Handlers:
@@ -101,7 +130,7 @@ class _Handlers:
             try:
                 right = None if needed is None else self._front.tokens.right_of(_authorization(context))
                 reply = await handler(_parse(kind, data), right)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001, every error is a reply
                 await self._refuse(error, context)
             self._front.metrics.request("grpc", "OK")
             return reply

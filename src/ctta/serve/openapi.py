@@ -96,7 +96,8 @@ def _protocol_paths(model: ModelInfo) -> Json:
 
 def _stream_paths() -> Json:
     status, snapshot = _reply(_ref("Stream")), _reply(_ref("Snapshot"))
-    streams = _object({"streams": {"type": "array", "items": _ref("Stream")}}, "streams")
+    listed = {"model": {"type": "string"}, "streams": {"type": "array", "items": _ref("Stream")}}
+    streams = _object(listed, "model", "streams")
     change = ("400", "401", "403", "404", "413", "503")
 
     def at(tail: str, **methods: Json) -> Json:

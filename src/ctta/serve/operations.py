@@ -83,9 +83,9 @@ class Operations:
         )
 
     async def _list(self, request: Request) -> Response:
-        """Reply with the status of every stream."""
+        """Reply with the model's name and the status of every stream."""
         found = await run_in_threadpool(self._service.streams)
-        return json_reply({"streams": [plain(asdict(status)) for status in found]})
+        return json_reply({"model": self._front.model.name, "streams": [plain(asdict(status)) for status in found]})
 
     async def _show(self, request: Request) -> Response:
         """Reply with the status of one stream."""

@@ -52,7 +52,7 @@ function range(spec, values) {
   const high = Math.max(...values);
   if (!spec.zoom) return [0, high > 0 ? roundUp(high) : 1];
   const room = Math.max((high - low) * 0.15, Math.abs(high) * 0.005, 1e-6);
-  return [low - room, high + room];
+  return [low - room, Math.min(high + room, spec.most ?? Infinity)];
 }
 
 // A line without axes, for the list.
@@ -67,7 +67,7 @@ export function sparkline(points, from, to, [low, high]) {
 }
 
 export class Chart {
-  // spec: title, lines (names of values, or pairs of name and label), unit, digits, range or zoom, empty, explain.
+  // spec: title, lines (names of values, or pairs of name and label), unit, digits, range or zoom (and most), marks, empty, explain.
   constructor(spec, onHover) {
     this.spec = spec;
     this.lines = spec.lines.map((entry) => (Array.isArray(entry) ? entry : [entry, ""]));
@@ -112,7 +112,8 @@ export class Chart {
     }
     parts.push(shape("text", { x: LEFT, y: HEIGHT - 2, class: "axis" }, `${duration(to - from)} ago`));
     parts.push(shape("text", { x: width - 2, y: HEIGHT - 2, class: "axis end" }, "now"));
-    for (const mark of marks.filter((one) => one.time >= from))
+    const shown = this.spec.marks ?? ["alarm"];
+    for (const mark of marks.filter((one) => one.time >= from && shown.includes(one.kind)))
       parts.push(shape("line", { x1: x(mark.time), x2: x(mark.time), y1: TOP, y2: HEIGHT - BOTTOM, class: mark.kind }));
     lines.forEach((points, i) => {
       const visible = points.filter(([time]) => time >= from);

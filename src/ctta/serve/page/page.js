@@ -93,7 +93,7 @@ async function follow(name, signal) {
       await listen(streamPath(name, "/log"), (event) => {
         pause = 1;
         own.live = true;
-        own.event(now(), event);
+        if (event.do) own.event(now(), event); // The first is the stream's status, which the poll brings too.
       }, signal);
     } catch {
       // The poll says what is wrong.

@@ -3,6 +3,7 @@
 const SIGNALS = ["entropy", "diversity", "agreement", "alpha", "loss"];
 const GAUGES = ["error", "queue", "latency_ms"];
 const COUNTS = ["answered", "learnt", "shed"];
+const RECENT = 60;
 const MARKS = 200;
 const EVENTS = 200;
 
@@ -46,6 +47,7 @@ export class History {
     this.coarse = new Series(60, 1440);
     this.marks = [];
     this.events = [];
+    this.labels = [];
     this.status = null;
     this.polled = 0;
     this.resets = null;
@@ -59,6 +61,7 @@ export class History {
     const fresh = !before || status.learnt !== before.learnt;
     // While events arrive, they bring the signals of every step.
     const values = { ...pick(status, GAUGES), ...(fresh && !this.live ? pick(status, SIGNALS) : {}) };
+    values.recent_error = this.recentError(time, status);
     if (before && status.answered >= before.answered) {
       const seconds = Math.max(0.1, time - this.polled);
       for (const name of COUNTS) values[`${name}_rate`] = Math.max(0, status[name] - before[name]) / seconds;
@@ -66,6 +69,15 @@ export class History {
     this.status = status;
     this.polled = time;
     this.add(time, values, status);
+  }
+
+  // The error over the images labelled in the last minute; the status has that over all of them.
+  recentError(time, { error, labelled }) {
+    if (error === null) return null;
+    this.labels.push({ time, labelled, wrong: (error * labelled) / 100 });
+    while (this.labels[0].time < time - RECENT) this.labels.shift();
+    const [first, last] = [this.labels[0], this.labels.at(-1)];
+    return (100 * (last.wrong - first.wrong)) / (last.labelled - first.labelled);
   }
 
   // An event from the log of this stream.

@@ -3,7 +3,10 @@
 import { Chart, element, format } from "./chart.js";
 
 const CHARTS = [
-  { title: "Error", unit: "%", lines: ["error"], empty: "no labels yet", explain: "Over all labelled images" },
+  {
+    title: "", unit: "%", lines: [["error", "Error"], ["recent_error", "last minute"]], empty: "no labels yet",
+    explain: "Over all labelled images since the service started, and over those labelled in the last minute",
+  },
   {
     title: "Agreement", lines: ["agreement"], range: [0, 1], empty: "not compared yet",
     explain: "Share of predictions equal to those of the unadapted network",
@@ -12,7 +15,10 @@ const CHARTS = [
     title: "", lines: [["entropy", "Entropy"], ["diversity", "Diversity"]], range: [0, 1],
     explain: "Mean entropy of the predictions, and entropy of their mean, each divided by log K",
   },
-  { title: "Alpha", lines: ["alpha"], zoom: true, digits: 4, empty: "not logged by this method", explain: "The method's momentum" },
+  {
+    title: "Alpha", lines: ["alpha"], zoom: true, most: 1, digits: 4, marks: ["alarm", "reset"],
+    empty: "not logged by this method", explain: "The method's momentum; dashed lines are resets",
+  },
   { title: "Loss", lines: ["loss"], zoom: true, empty: "no loss yet" },
   { title: "Time to answer", unit: "ms", lines: ["latency_ms"], explain: "Median of the last requests" },
   { title: "Images per second", lines: ["answered_rate"], explain: "Images answered" },
@@ -27,6 +33,17 @@ const FACTS = [
   ["Steps", "steps"], ["Answered", "answered"], ["Learnt", "learnt"], ["Shed", "shed"], ["Skipped", "skipped"],
   ["Resets", "resets"], ["Labelled", "labelled"], ["Last snapshot", "last_snapshot"],
 ];
+
+const DEEDS = {
+  start: "started from the source",
+  resume: "resumed from its newest snapshot",
+  snapshot: "snapshot taken",
+  rollback: "rolled back",
+  reset: "reset to the source",
+  promote: "challenger promoted",
+  put: "state replaced by an uploaded one",
+  evict: "moved to disk until the next request",
+};
 
 const clock = (seconds) => new Date(1000 * seconds).toLocaleTimeString("en-GB");
 const day = (seconds) => {
@@ -126,9 +143,5 @@ export class StreamView {
 function describe(event) {
   if (event.alarm) return `alarm: ${event.alarm}`;
   if (event.do === "mode") return `mode set to ${event.mode}`;
-  if (event.do === "evict") return "moved to disk until the next request";
-  if (event.do === "put") return `state replaced, snapshot ${event.snapshot}`;
-  if (event.do === "rollback") return `rolled back to ${event.snapshot}`;
-  if (event.do === "snapshot") return `snapshot ${event.snapshot}`;
-  return event.snapshot ? `${event.do}, snapshot ${event.snapshot}` : event.do;
+  return DEEDS[event.do] ?? event.do;
 }
