@@ -24,6 +24,8 @@ PACKAGES = (
     "ctta.datasets",
     "ctta.datasets.write",
     "ctta.fetch",
+    "ctta.guard",
+    "ctta.guarded",
     "ctta.methods",
     "ctta.nets",
     "ctta.paper",

@@ -79,6 +79,30 @@ def test_a_rollback_returns_to_the_last_state_that_stayed_without_an_alarm() -> 
     assert adapter.steps == 2
 
 
+def test_the_states_to_return_to_are_small() -> None:
+    adapter = ctta.Guarded(ctta.Tent(model(), lr=0.01), keep_every=2)
+    # The initial state is the adapter's own.
+    assert adapter.footprint() == adapter.inner.footprint()
+    for x in batches(2):
+        adapter.step(x)
+    learnt = sum(p.nbytes for p in adapter.trained)
+    buffers = sum(b.nbytes for b in adapter.inner.buffers())
+    kept = adapter.footprint() - adapter.inner.footprint()
+    # One copy of what learns and of the buffers, the generator, and no moments, which would be twice what learns.
+    assert learnt <= kept <= learnt + 2 * buffers + adapter.generator.get_state().nbytes
+
+
+def test_an_adapter_that_has_learnt_before_returns_to_where_it_was_wrapped() -> None:
+    inner = ctta.Tent(model(), lr=0.01)
+    inner.step(batches(1)[0])
+    before = inner.state_dict()
+    adapter = ctta.Guarded(inner, rules="skipped > 0.5: rollback", patience=1.0)
+    adapter.step(batches(2)[1])
+    adapter.judge(Signals(48, 0.5, 0.5, finite=False), learnt=True)
+    before["_extra_state"]["optimizer"]["state"] = {}
+    assert difference(before, adapter.inner.state_dict()) is None
+
+
 def test_without_an_alarm_a_guarded_adapter_is_its_adapter() -> None:
     alone, watched = ctta.Tent(model(), lr=0.01), guarded(model(), rules="")
     for x in batches(4):

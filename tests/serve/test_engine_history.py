@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +17,11 @@ import pytest
 import torch
 
 import ctta
-from ctta._adapter.checkpoint import serialised
-from ctta.errors import MethodMismatch, NotACheckpoint, SourceMismatch, StateInUse, UnknownSnapshot
+from ctta._adapter.checkpoint import Capture, serialised
+from ctta.adapter import Adapter
+from ctta.errors import BadData, MethodMismatch, NotACheckpoint, SourceMismatch, StateInUse, UnknownSnapshot
 from ctta.guard import parse_rules
-from ctta.serve.audit import read_audit
+from ctta.serve.audit import Line, read_audit, requests_of
 from ctta.serve.replay import replay
 from ctta.serve.service import Service
 from serve.engine import LIMITS, WAIT, Held, ask, classifier, held_learning, images, same, serving, tent
@@ -134,7 +137,7 @@ def test_streams_share_what_never_learns() -> None:
     with serving() as service:
         ask(service, images(8), "a")
         ask(service, images(8), "b")
-        a, b = (service._lanes[name]._learner.adapter.inner for name in "ab")  # type: ignore[union-attr]
+        a, b = (service._lanes[name]._keeper.learner.adapter.inner for name in "ab")  # type: ignore[union-attr]
         assert all(a.get_parameter(name).data_ptr() == b.get_parameter(name).data_ptr() for name in a._frozen)
         assert all(one is other for one, other in zip(a._initial.values(), b._initial.values(), strict=True))
         assert not any(p is q for p, q in zip(a.trained, b.trained, strict=True))
@@ -173,6 +176,137 @@ def test_a_full_disk_stops_neither_answers_nor_learning(tmp_path: Path, monkeypa
                 service.snapshot("cam")
             assert service.stream("cam").snapshots[-1].name == kept.name
         assert service.snapshot("cam").steps == 4
+
+
+def test_what_a_full_disk_kept_from_being_saved_is_neither_evicted_nor_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: object, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    alone = tent(classifier())
+    with serving(tmp_path, limits=replace(LIMITS, save_every=1)) as service:
+        with monkeypatch.context() as patch:
+            patch.setattr("ctta.serve.history.write_atomically", full)
+            for i in range(3):
+                ask(service, images(8, i))
+                alone.step(images(8, i))
+            service.evict("cam")
+            assert service._lanes["cam"].resident
+            assert service.stream("cam").last_snapshot is None
+            assert ask(service, images(8), learn=False).snapshot is None
+        service.evict("cam")
+        assert not service._lanes["cam"].resident
+        assert same(service.state("cam"), serialised(alone))
+    with serving(tmp_path) as service:
+        assert same(service.state("cam"), serialised(alone))
+
+
+def test_a_line_that_a_full_disk_cut_short_does_not_spoil_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    with serving(tmp_path) as service:
+        ask(service, images(8))
+        service.state("cam")
+        with monkeypatch.context() as patch:
+            patch.setattr("ctta.serve.audit.os.write", lambda file, data: write(file, data[:9]))
+            ask(service, images(8, 1))
+            service.state("cam")
+        ask(service, images(8, 2))
+    lines = [line.n for line in read_audit(tmp_path / "streams" / "cam" / "audit.jsonl")]
+    assert lines == [1, 2, 4, 5]
+    with pytest.raises(BadData, match="no line between 2 and 4"):
+        replay(tmp_path, tmp_path / "record", "cam", classifier(), tent)
+
+
+def test_snapshots_are_written_by_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = set()
+    whole = Capture.serialised
+
+    def noted(self: Capture) -> bytes:
+        threads.add(threading.current_thread().name)
+        return whole(self)
+
+    monkeypatch.setattr(Capture, "serialised", noted)
+    with serving(limits=replace(LIMITS, save_every=1)) as service:
+        ask(service, images(8))
+        service.snapshot("cam")
+    assert threads == {"ctta-writer"}
+
+
+def test_a_snapshot_can_be_pinned_and_unpinned_later(tmp_path: Path) -> None:
+    with serving(tmp_path, limits=replace(LIMITS, keep=1)) as service:
+        ask(service, images(8))
+        first = service.snapshot("cam").name
+        assert service.pin("cam", first).pinned
+        service.snapshot("cam")
+        assert first in [info.name for info in service.stream("cam").snapshots]
+        assert not service.pin("cam", first, pinned=False).pinned
+        service.snapshot("cam")
+        assert first not in [info.name for info in service.stream("cam").snapshots]
+        with pytest.raises(UnknownSnapshot):
+            service.pin("cam", first)
+
+
+def test_a_service_with_other_rules_keeps_what_was_learnt(tmp_path: Path) -> None:
+    with serving(tmp_path / "state", record=tmp_path / "record") as service:
+        ask(service, images(8))
+        before = service.state("cam")
+    rules = parse_rules("entropy < 100: fallback")
+    with serving(tmp_path / "state", record=tmp_path / "record", guard=rules) as service:
+        assert same(service.state("cam"), before)
+        for i in range(3):
+            ask(service, images(64, i))
+        service.snapshot("cam")
+        assert service.stream("cam").guard == "cooldown"
+    assert replay(tmp_path / "state", tmp_path / "record", "cam", classifier(), tent).different == ()
+
+
+@pytest.mark.parametrize(("error", "make"), [(MethodMismatch, ctta.BN), (SourceMismatch, tent)])
+def test_a_state_folder_of_another_method_or_source_is_refused(
+    tmp_path: Path, error: type[Exception], make: Callable[[ctta.Classifier], Adapter]
+) -> None:
+    with serving(tmp_path) as service:
+        ask(service, images(8))
+    other = copy.deepcopy(classifier())
+    if error is SourceMismatch:
+        with torch.no_grad():
+            next(other.parameters()).add_(1)
+    with pytest.raises(error, match="another state folder"):
+        Service(other, make, name="tiny", state=tmp_path)
+    with serving(tmp_path) as service:
+        assert service.stream("cam").steps == 1
+
+
+def test_requests_that_a_crash_lost_may_be_learnt_again() -> None:
+    lines = [
+        Line(1, "start", 0.0, "adapt", 0),
+        Line(2, "learn", 0.0, "adapt", 1, (("kept", 8),)),
+        Line(3, "snapshot", 0.0, "adapt", 1, snapshot="00000003"),
+        Line(4, "learn", 0.0, "adapt", 2, (("lost", 8),)),
+        Line(5, "resume", 0.0, "adapt", 1, snapshot="00000003"),
+        Line(6, "answer", 0.0, "adapt", 1, (("probe", 8),)),
+        Line(7, "answer", 0.0, "adapt", 1, (("shed", 8), (None, 1)), shed=True),
+        Line(8, "learn", 0.0, "adapt", 2, (("again", 8),)),
+        Line(9, "snapshot", 0.0, "adapt", 2, snapshot="00000009"),
+        Line(10, "learn", 0.0, "adapt", 3, (("too late", 8),)),
+    ]
+    assert requests_of(lines, until=9, count=100) == ["kept", "shed", "again"]
+    assert requests_of(lines, until=9, count=2) == ["shed", "again"]
+
+
+def test_a_second_process_on_one_folder_is_refused(tmp_path: Path) -> None:
+    second = (
+        "import sys; from pathlib import Path; from ctta.serve.lock import FolderLock; FolderLock(Path(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", second, str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with serving(tmp_path):
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert "StateInUse: Another process serves the streams" in done.stderr
 
 
 def test_stream_names_cannot_leave_the_folder(tmp_path: Path) -> None:

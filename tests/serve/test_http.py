@@ -130,10 +130,10 @@ def test_a_full_queue_says_when_to_try_again_and_a_client_that_goes_away_is_not_
         head = b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n" % (INFER.encode(), len(raw))
         with server.connect() as waiting:
             waiting.sendall(head + raw)
-            (lane,) = server.service._lanes.values()
-            with lane._changed:
-                assert lane._changed.wait_for(lambda: lane._waiting, WAIT)
-                (waits,) = lane._waiting
+            inbox = server.service._lanes["default"]._inbox
+            with inbox._changed:
+                assert inbox._changed.wait_for(lambda: inbox.waiting, WAIT)
+                (waits,) = inbox._requests
             full = server.call("POST", INFER, request(images(2)))
             assert (full.status, full.json()["type"]) == (503, "QueueFull")
             assert int(full.headers["retry-after"]) >= 1
@@ -148,9 +148,9 @@ def test_a_full_queue_says_when_to_try_again_and_a_client_that_goes_away_is_not_
 def test_a_stopped_learner_is_unavailable_and_other_streams_answer() -> None:
     with running() as server:
         server.call("POST", INFER, request(images(2), parameters={"sequence_id": "a"}))
-        lane = server.service._lanes["a"]
-        with lane._changed:
-            lane._dead = RuntimeError("gone")
+        assert server.call("GET", "/v2/health/ready").status == 200
+        server.service._lanes["a"]._inbox.stop(RuntimeError("gone"))
+        assert server.call("GET", "/v2/health/ready").status == 503
         said = server.call("POST", INFER, request(images(2), parameters={"sequence_id": "a"}))
         assert (said.status, said.json()["type"]) == (503, "LearnerStopped")
         assert "retry-after" in said.headers

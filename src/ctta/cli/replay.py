@@ -40,17 +40,17 @@ def replay(
     import torch  # noqa: PLC0415 - help and usage errors must not import torch
 
     from ctta.serve import replay as again  # noqa: PLC0415
-    from ctta.serve.history import stream_of  # noqa: PLC0415
+    from ctta.serve.index import read_index  # noqa: PLC0415
 
-    name = stream_of(stream)
-    if name is None:
+    index = read_index(stream)
+    if index is None:
         raise MissingData(f"{stream.absolute()} has no list of snapshots. Name a folder in STATE/streams.")
     torch.set_num_threads(threads)
     source = served.load_source(method, model, weights, setting or [], device, recipe)
     found = again.replay(
         stream.parent.parent,
         record,
-        name,
+        index.stream,
         source.classifier,
         source.make,
         guard=served.parse_guard(guard),
@@ -61,8 +61,8 @@ def replay(
         typer.echo(json.dumps({**numbers, "compared": found.compared, "different": found.different}))
     else:
         typer.echo(
-            f"stream {name}: {found.lines} lines, {found.learnt} batches learnt, {len(found.compared)} snapshots "
-            f"compared, {len(found.different)} differ{': ' if found.different else ''}{', '.join(found.different)}"
+            f"stream {index.stream}: {found.lines} lines, {found.learnt} batches learnt, {len(found.compared)} "
+            f"snapshots compared, {len(found.different)} differ{': ' if found.different else ''}{', '.join(found.different)}"
         )
     if found.different:
         raise typer.Exit(1)

@@ -123,6 +123,7 @@ def serve(
     from ctta.serve.types import Limits  # noqa: PLC0415
 
     torch.set_num_threads(threads)
+    rules = served.parse_guard(guard)
     tokens = Tokens() if token_file is None else read_tokens(token_file)
     source = served.load_source(
         method, model or _DIGITS, weights, setting or [], device, recipe="digits" if demo else recipe
@@ -140,23 +141,23 @@ def serve(
         learn_share=learn_share,
         idle=idle_seconds,
     )
-    listening = bind(host, port)
-    service = Service(
-        source.classifier,
-        source.make,
-        name=name or ("digits" if demo else source.name),
-        state=state,
-        limits=limits,
-        mode=mode.value,
-        guard=served.parse_guard(guard),
-        class_names=names,
-        record=record,
-    )
-    try:
-        hosts = frozenset() if insecure else frozenset({host})
-        run(Front(service, source.classifier, tokens), listening, host=host, hosts=hosts, grpc=grpc, demo=demo)
-    finally:
-        service.close()
+    with contextlib.closing(bind(host, port)) as listening:
+        service = Service(
+            source.classifier,
+            source.make,
+            name=name or ("digits" if demo else source.name),
+            state=state,
+            limits=limits,
+            mode=mode.value,
+            guard=rules,
+            class_names=names,
+            record=record,
+        )
+        try:
+            hosts = frozenset() if insecure else frozenset({host})
+            run(Front(service, source.classifier, tokens), listening, host=host, hosts=hosts, grpc=grpc, demo=demo)
+        finally:
+            service.close()
 
 
 def run(

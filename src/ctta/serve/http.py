@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 
-from ctta.errors import MissingExtra, ServiceClosing
+from ctta.errors import MissingExtra
 from ctta.serve import origin, page
 from ctta.serve.body import json_reply, off_loop, read_body, until_disconnect
 from ctta.serve.front import Front
 from ctta.serve.metrics import CONTENT_TYPE
 from ctta.serve.openapi import openapi
-from ctta.serve.operations import Operations
+from ctta.serve.operations import Handler, Operations
 from ctta.serve.protocol import Inference, model_metadata, server_metadata
 from ctta.serve.status import status_of
 from ctta.serve.tokens import Right, require
@@ -33,8 +33,6 @@ except ModuleNotFoundError as error:
     raise MissingExtra("starlette", "serve") from error
 
 logger = logging.getLogger("ctta")
-
-Handler = Callable[[Request], Awaitable[Response]]
 
 #: The status of a request whose client went away; nobody reads it but the metrics.
 _GONE = 499
@@ -79,9 +77,7 @@ class HttpFront:
         self._operations.closing = True
 
     def _routes(self) -> list[Route]:
-        operations = self._operations
         read = partial(self._route, right=Right.ASK)
-        admin = partial(self._route, right=Right.ADMIN)
         return [
             self._route("/", self._page),
             self._route("/page/{file}", self._page),
@@ -93,16 +89,9 @@ class HttpFront:
             read("/v2/models/{model}/ready", self._model_ready),
             read("/v2/models/{model}/infer", self._infer, method="POST"),
             read("/metrics", self._metrics),
-            read(_STREAMS, operations.list),
-            read(f"{_STREAMS}/{{stream}}", operations.show),
-            read(f"{_STREAMS}/{{stream}}/log", operations.log),
-            self._route(f"{_STREAMS}/{{stream}}/labels", operations.labels, method="POST", right=Right.TEACH),
-            admin(f"{_STREAMS}/{{stream}}/mode", operations.mode, method="PUT"),
-            admin(f"{_STREAMS}/{{stream}}/state", operations.state),
-            admin(f"{_STREAMS}/{{stream}}/state", operations.put_state, method="PUT"),
             *(
-                admin(f"{_STREAMS}/{{stream}}/{name}", getattr(operations, name), method="POST")
-                for name in ("reset", "snapshot", "rollback", "promote")
+                self._route(f"{_STREAMS}{found.path}", found.handler, method=found.method, right=found.right)
+                for found in self._operations.routes()
             ),
         ]
 
@@ -170,7 +159,11 @@ class HttpFront:
 
     def _require_ready(self) -> None:
         if not self._front.service.ready():
-            raise ServiceClosing("The service is closing and accepts no more requests.")
+            raise HTTPException(
+                503,
+                "The service is closing, or the thread of a stream ended with an error; its log tells.",
+                {"Retry-After": "5"},
+            )
 
     async def _metrics(self, request: Request) -> Response:
         text = await run_in_threadpool(self._front.metrics.text)

@@ -20,7 +20,7 @@ INPUT = "images"
 Datatype = Literal["UINT8", "FP32"]
 Layout = Literal["NCHW", "NHWC"]
 
-_NUMPY = {"UINT8": np.dtype("u1"), "FP32": np.dtype("<f4")}
+_NUMPY: dict[str, np.dtype[Any]] = {"UINT8": np.dtype("u1"), "FP32": np.dtype("<f4")}
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import queue
-from collections.abc import AsyncIterator
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,6 +15,7 @@ from ctta.serve.body import json_reply, read_body
 from ctta.serve.front import Front
 from ctta.serve.images import shown
 from ctta.serve.protocol import stream_name
+from ctta.serve.tokens import Right
 from ctta.serve.types import MODES, Mode
 from ctta.serve.wire import MOST_JSON, dump_json, option, parse_json, parse_labels
 
@@ -25,11 +26,31 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("starlette", "serve") from error
 
+#: Replies to a request.
+Handler = Callable[[Request], Awaitable[Response]]
+
 _MOST_LOGS = 64
 #: Seconds between two looks for events, and between two signs of life.
 _LOOK = 0.1
 _ALIVE = 10.0
 _SIGN = b": alive\n\n"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation.
+
+    Args:
+        path: Its path below ``/ctta/streams``.
+        method: Its method of HTTP.
+        right: The right that it needs.
+        handler: Does it and replies.
+    """
+
+    path: str
+    method: str
+    right: Right
+    handler: Handler
 
 
 class Operations:
@@ -45,16 +66,32 @@ class Operations:
         self._logs = 0
         self.closing = False
 
-    async def list(self, request: Request) -> Response:
+    def routes(self) -> tuple[Operation, ...]:
+        """Return every operation."""
+        return (
+            Operation("", "GET", Right.ASK, self._list),
+            Operation("/{stream}", "GET", Right.ASK, self._show),
+            Operation("/{stream}/log", "GET", Right.ASK, self._log),
+            Operation("/{stream}/labels", "POST", Right.TEACH, self._labels),
+            Operation("/{stream}/mode", "PUT", Right.ADMIN, self._mode),
+            Operation("/{stream}/reset", "POST", Right.ADMIN, self._reset),
+            Operation("/{stream}/snapshot", "POST", Right.ADMIN, self._snapshot),
+            Operation("/{stream}/rollback", "POST", Right.ADMIN, self._rollback),
+            Operation("/{stream}/promote", "POST", Right.ADMIN, self._promote),
+            Operation("/{stream}/state", "GET", Right.ADMIN, self._state),
+            Operation("/{stream}/state", "PUT", Right.ADMIN, self._put_state),
+        )
+
+    async def _list(self, request: Request) -> Response:
         """Reply with the model's name and the status of every stream."""
         found = await run_in_threadpool(self._service.streams)
         return json_reply({"model": self._front.model.name, "streams": [plain(asdict(status)) for status in found]})
 
-    async def show(self, request: Request) -> Response:
+    async def _show(self, request: Request) -> Response:
         """Reply with the status of one stream."""
         return await self._status(_stream(request))
 
-    async def mode(self, request: Request) -> Response:
+    async def _mode(self, request: Request) -> Response:
         """Change the mode: ``{"mode": "frozen"}``."""
         stream, message = _stream(request), await self._message(request)
         wanted = option(message, "mode", str, "")
@@ -64,52 +101,52 @@ class Operations:
         await run_in_threadpool(self._service.set_mode, stream, mode)
         return await self._status(stream)
 
-    async def reset(self, request: Request) -> Response:
+    async def _reset(self, request: Request) -> Response:
         """Return the stream to the source."""
         stream = _stream(request)
         await self._message(request)
         await run_in_threadpool(self._service.reset, stream)
         return await self._status(stream)
 
-    async def snapshot(self, request: Request) -> Response:
+    async def _snapshot(self, request: Request) -> Response:
         """Take a snapshot: ``{"pin": true}`` keeps it."""
         pin = option(await self._message(request), "pin", bool, False)
         info = await run_in_threadpool(self._service.snapshot, _stream(request), pin)
         return json_reply(plain(asdict(info)))
 
-    async def rollback(self, request: Request) -> Response:
+    async def _rollback(self, request: Request) -> Response:
         """Return to a snapshot: ``{"snapshot": "00000012"}``, or to the newest good one."""
         name = option(await self._message(request), "snapshot", str)
         info = await run_in_threadpool(self._service.rollback, _stream(request), name)
         return json_reply(plain(asdict(info)))
 
-    async def promote(self, request: Request) -> Response:
+    async def _promote(self, request: Request) -> Response:
         """Swap champion and challenger of a stream in shadow mode."""
         stream = _stream(request)
         await self._message(request)
         await run_in_threadpool(self._service.promote, stream)
         return await self._status(stream)
 
-    async def labels(self, request: Request) -> Response:
+    async def _labels(self, request: Request) -> Response:
         """Score earlier answers: ``{"labels": {"request id": [3, 1, 4]}}``."""
         async with read_body(request, MOST_JSON, self._front.bodies) as body:
             labels = parse_labels(body)
         report = await run_in_threadpool(self._service.labels, _stream(request), labels)
         return json_reply(plain(asdict(report)))
 
-    async def state(self, request: Request) -> Response:
+    async def _state(self, request: Request) -> Response:
         """Reply with the adapter as a checkpoint file."""
         data = await run_in_threadpool(self._service.state, _stream(request))
         return Response(data, media_type="application/octet-stream")
 
-    async def put_state(self, request: Request) -> Response:
+    async def _put_state(self, request: Request) -> Response:
         """Replace the adapter by a checkpoint file of the same method and source."""
         stream = stream_name(_stream(request))
         async with read_body(request, self._front.most_state_bytes, self._front.bodies) as data:
             await run_in_threadpool(self._service.put_state, stream, data)
         return await self._status(stream)
 
-    async def log(self, request: Request) -> Response:
+    async def _log(self, request: Request) -> Response:
         """Send the stream's events as they come, as server-sent events."""
         stream = _stream(request)
         if self._logs >= _MOST_LOGS:

@@ -109,7 +109,7 @@ def read_tokens(file: Path) -> Tokens:
             raise BadData(f"The token in line {number} of {file} stands in an earlier line too.")
         rights[token] = known[right]
     if not rights:
-        raise BadData(f"The file of tokens {file} has no token. Write lines such as: ask 3f9d8c61c0a24b71")
+        raise BadData(f"The file of tokens {file} has no token. Write lines of the form: RIGHT TOKEN")
     return Tokens(rights)
 
 
