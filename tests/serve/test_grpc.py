@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ctta.errors import ParameterError
+from ctta.errors import ParameterError, ServiceClosing
 from ctta.serve.service import Service
 from ctta.serve.types import Limits
 from serve.engine import LIMITS, WAIT, Held, classifier, held_learning, images, serving, tent
@@ -26,7 +27,7 @@ pytest.importorskip("prometheus_client", reason="needs the extra serve")
 from tritonclient.grpc import service_pb2  # noqa: E402
 
 from ctta.serve.front import Front  # noqa: E402
-from ctta.serve.grpc import GrpcServer  # noqa: E402
+from ctta.serve.grpc import GrpcServer, _Handlers  # noqa: E402
 from ctta.serve.grpc_messages import MESSAGES  # noqa: E402
 from ctta.serve.tokens import Right, Tokens  # noqa: E402
 
@@ -290,6 +291,22 @@ def test_a_server_that_stops_answers_what_it_accepted() -> None:
             assert not stopping.is_alive()
             ((result, error),) = answers
             assert error is None and logits_of(result).shape == (8, classifier().num_classes)
+
+
+def test_a_server_that_stops_refuses_what_comes_and_is_not_ready() -> None:
+    request = MESSAGES["ModelInferRequest"](model_name="tiny")
+
+    async def stop_while_asked(handlers: _Handlers) -> None:
+        stopping = asyncio.create_task(handlers.drain())
+        await asyncio.sleep(0)
+        assert not (await handlers._ready(None, None)).ready
+        with pytest.raises(ServiceClosing):
+            await handlers._infer(request, Right.TEACH)
+        assert not stopping.done()
+        await stopping
+
+    with serving() as service:
+        asyncio.run(stop_while_asked(_Handlers(Front(service, classifier()))))
 
 
 def test_a_port_in_use_is_an_error() -> None:
