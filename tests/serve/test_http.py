@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from ctta.serve.front import Budget
 from ctta.serve.tokens import Right, Tokens
 from serve.engine import LIMITS, WAIT, Held, classifier, held_learning, images, same, tent
 from serve.http_server import HOST, INFER, Running, request, running
@@ -112,6 +113,24 @@ def test_a_body_without_a_length_is_refused_when_it_grows_too_large(server: Runn
         for _ in range(most // 0x100000 + 1):
             connection.sendall(chunk)
         assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_never_comes_is_given_up(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctta.serve.body._PATIENCE", 0.0)
+    monkeypatch.setattr("ctta.serve.body._SLOWEST", float("inf"))
+    with server.connect() as connection:
+        connection.sendall(b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n" % INFER.encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 408 ")
+
+
+def test_all_bodies_together_have_a_limit_and_give_their_share_back() -> None:
+    raw = json.dumps(request(images(2))).encode()
+    with running() as server:
+        server.front.bodies = Budget(len(raw) - 1)
+        refused = server.call("POST", INFER, raw)
+        assert (refused.status, refused.json()["type"]) == (503, "QueueFull")
+        server.front.bodies = Budget(len(raw))
+        assert [server.call("POST", INFER, raw).status for _ in range(3)] == [200] * 3
 
 
 def test_another_stream_than_may_be_is_refused_and_the_others_go_on() -> None:

@@ -60,9 +60,10 @@ def replay(
         numbers = {"lines": found.lines, "learnt": found.learnt, "steps": found.learner.adapter.steps}
         typer.echo(json.dumps({**numbers, "compared": found.compared, "different": found.different}))
     else:
+        differ = f"{len(found.different)} differ" + (f": {', '.join(found.different)}" if found.different else "")
         typer.echo(
             f"stream {index.stream}: {found.lines} lines, {found.learnt} batches learnt, {len(found.compared)} "
-            f"snapshots compared, {len(found.different)} differ{': ' if found.different else ''}{', '.join(found.different)}"
+            f"snapshots compared, {differ}"
         )
     if found.different:
         raise typer.Exit(1)

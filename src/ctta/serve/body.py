@@ -12,7 +12,9 @@ from ctta.serve.front import Budget
 from ctta.serve.wire import dump_json
 
 try:
+    import anyio
     from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import Response
 except ModuleNotFoundError as error:
@@ -22,10 +24,13 @@ Result = TypeVar("Result")
 
 #: Work on more bytes than this is done outside the event loop.
 _LARGE = 1 << 16
+#: Seconds, and besides bytes per second, in which a body must come.
+_PATIENCE = 60.0
+_SLOWEST = 1 << 20
 
 
 @contextlib.asynccontextmanager
-async def read_body(request: Request, most: int, budget: Budget) -> AsyncIterator[bytes]:
+async def read_body(request: Request, most: int, budget: Budget) -> AsyncIterator[bytearray]:
     """Read a body, and hold its share of the budget inside the context.
 
     Args:
@@ -35,23 +40,23 @@ async def read_body(request: Request, most: int, budget: Budget) -> AsyncIterato
 
     Raises:
         RequestTooLarge: The body is larger.
-        QueueFull: Too many bytes are being read.
+        QueueFull: Too many bytes of other requests are held.
+        HTTPException: The body came too slowly.
     """
-    declared = int(request.headers.get("content-length", 0))
-    _refuse_larger(declared, most)
-    budget.take(declared)
-    taken = declared
+    _refuse_larger(int(request.headers.get("content-length", 0)), most)
+    body = bytearray()
     try:
-        body = bytearray()
-        async for chunk in request.stream():
-            _refuse_larger(len(body) + len(chunk), most)
-            if len(body) + len(chunk) > taken:
+        # A client that never ends its body must not hold its share for ever.
+        with anyio.move_on_after(_PATIENCE + most / _SLOWEST) as timer:
+            async for chunk in request.stream():
+                _refuse_larger(len(body) + len(chunk), most)
                 budget.take(len(chunk))
-                taken += len(chunk)
-            body += chunk
-        yield bytes(body)
+                body += chunk
+        if timer.cancelled_caught:
+            raise HTTPException(408, "The body came too slowly. Send it again.")
+        yield body
     finally:
-        budget.give(taken)
+        budget.give(len(body))
 
 
 async def off_loop(size: int, do: Callable[..., Result], *given: Any) -> Result:

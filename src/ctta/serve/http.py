@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
-from ctta.errors import MissingExtra
+from ctta.errors import CttaError, MissingExtra
 from ctta.serve import origin, page
 from ctta.serve.body import json_reply, off_loop, read_body, until_disconnect
 from ctta.serve.front import Front
@@ -209,10 +209,12 @@ def _error_reply(error: Exception) -> Response:
         )
     status = status_of(error)
     headers: dict[str, str] = {}
-    if status.http >= 500 and status.retry_after is None:
+    if not isinstance(error, CttaError):
         logger.error("a request failed", exc_info=error)
     if status.retry_after is not None:
         headers["Retry-After"] = str(status.retry_after)
     if status.http == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return json_reply({"error": str(error), "type": type(error).__name__}, status.http, headers)
+    # What went wrong inside, with its paths and values, is for the log.
+    said = str(error) if isinstance(error, CttaError) else "The service failed; its log tells why."
+    return json_reply({"error": said, "type": type(error).__name__}, status.http, headers)

@@ -17,6 +17,7 @@ _ERRORS = {
     "401": "The request needs a token.",
     "403": "The token does not allow this.",
     "404": "No such model, stream or snapshot.",
+    "408": "The body came too slowly.",
     "409": "The stream's mode does not allow this.",
     "413": "The body, or the number of images or pixels, is too large.",
     "415": "Compressed bodies are not read.",
@@ -59,7 +60,7 @@ def _protocol_paths(model: ModelInfo) -> Json:
     infer = _operation(
         "Answer images; the service may learn from them afterwards",
         _reply(_ref("InferReply"), binary=True),
-        ("400", "401", "403", "404", "413", "415", "429", "503"),
+        ("400", "401", "403", "404", "408", "413", "415", "429", "503"),
         body=_ref("InferRequest"),
         required=True,
     )
@@ -98,7 +99,7 @@ def _stream_paths() -> Json:
     status, snapshot = _reply(_ref("Stream")), _reply(_ref("Snapshot"))
     listed = {"model": {"type": "string"}, "streams": {"type": "array", "items": _ref("Stream")}}
     streams = _object(listed, "model", "streams")
-    change = ("400", "401", "403", "404", "413", "503")
+    change = ("400", "401", "403", "404", "408", "413", "503")
 
     def at(tail: str, **methods: Json) -> Json:
         return {f"/ctta/streams/{{stream}}{tail}": {"parameters": _STREAM, **methods}}

@@ -143,7 +143,7 @@ class Operations:
         """Replace the adapter by a checkpoint file of the same method and source."""
         stream = stream_name(_stream(request))
         async with read_body(request, self._front.most_state_bytes, self._front.bodies) as data:
-            await run_in_threadpool(self._service.put_state, stream, data)
+            await run_in_threadpool(self._service.put_state, stream, bytes(data))
         return await self._status(stream)
 
     async def _log(self, request: Request) -> Response:

@@ -14,6 +14,8 @@ except ModuleNotFoundError as error:
 
 #: Seconds that clients have to take their replies, or to finish sending a request, when the server ends.
 _GRACE = 30
+#: More connections at once are refused with 503.
+_MOST_CONNECTIONS = 1000
 
 
 class Server(uvicorn.Server):
@@ -33,12 +35,18 @@ class Server(uvicorn.Server):
                 lifespan="on",
                 server_header=False,
                 timeout_graceful_shutdown=_GRACE,
+                limit_concurrency=_MOST_CONNECTIONS,
+                log_config=None,
             )
         )
         self._app = app
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept nothing more, finish what was accepted, and end the application's lifespan."""
+        """Accept nothing more, finish what was accepted, and end the application's lifespan.
+
+        Args:
+            sockets: The sockets that it listens on.
+        """
         self._app.stop_logs()
         await super().shutdown(sockets)
 

@@ -54,7 +54,7 @@ def most_bytes(limits: Limits) -> int:
     return max(MOST_JSON, 4 * limits.pixels + _FOR_JSON)
 
 
-def parse_json(data: bytes | memoryview) -> dict[str, Any]:
+def parse_json(data: bytes | bytearray | memoryview) -> dict[str, Any]:
     """Parse a JSON object.
 
     Args:
@@ -70,7 +70,7 @@ def parse_json(data: bytes | memoryview) -> dict[str, Any]:
             "extension)."
         )
     try:
-        found = json.loads(bytes(data).decode(), parse_constant=_refuse_constant)
+        found = json.loads(str(data, "utf-8"), parse_constant=_refuse_constant)
     except RequestError:
         raise
     except RecursionError:
@@ -82,7 +82,7 @@ def parse_json(data: bytes | memoryview) -> dict[str, Any]:
     return found
 
 
-def parse_inference(body: bytes, header_length: str | None, limits: Limits) -> Inference:
+def parse_inference(body: bytes | bytearray, header_length: str | None, limits: Limits) -> Inference:
     """Read the body of an inference request.
 
     Args:
@@ -157,7 +157,7 @@ def dump_json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
-def parse_labels(data: bytes) -> dict[str, list[int]]:
+def parse_labels(data: bytes | bytearray) -> dict[str, list[int]]:
     """Read late labels: ``{"labels": {"request id": [class, ...]}}``.
 
     Args:
