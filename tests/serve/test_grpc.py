@@ -201,11 +201,12 @@ def test_a_message_beyond_the_limits_is_not_read(client: Any) -> None:
 def test_tokens_are_asked_for_and_their_rights_kept() -> None:
     tokens = Tokens({"a" * 16: Right.ASK, "t" * 16: Right.TEACH})
     with serving() as service, client_of(service, tokens) as client:
-        assert client.is_server_live() and client.is_server_ready() and client.is_model_ready("tiny")
+        assert client.is_server_live() and client.is_server_ready() and client.get_server_metadata().name == "ctta"
         for headers in ({}, {"authorization": "Bearer unknown-unknown"}):
             for call in (
                 lambda headers=headers: client.infer("tiny", sent(images(8)), headers=headers),
                 lambda headers=headers: client.get_model_metadata("tiny", headers=headers),
+                lambda headers=headers: client.is_model_ready("tiny", headers=headers),
             ):
                 with pytest.raises(triton.InferenceServerException) as refused:
                     call()

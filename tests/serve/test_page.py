@@ -117,6 +117,7 @@ def test_a_stream_appears_is_watched_and_operated(browser: Any) -> None:
         page.locator("#yes").click()
         expect(page.locator("#message")).to_have_text("Roll back: done.")
         assert service.stream(NAME).resets == before.resets + 1
+        expect(page.locator("#events")).to_contain_text(f"rolled back to snapshot {first}")
 
         page.get_by_role("button", name="Reset").click()
         page.get_by_role("button", name="Cancel").click()

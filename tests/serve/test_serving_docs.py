@@ -24,6 +24,7 @@ pytest.importorskip("starlette", reason="needs the extra serve")
 from ctta.serve.front import Front  # noqa: E402
 from ctta.serve.metrics import Metrics  # noqa: E402
 from ctta.serve.openapi import openapi  # noqa: E402
+from ctta.serve.protocol import ModelInfo  # noqa: E402
 from ctta.serve.status import status_of  # noqa: E402
 from ctta.serve.tokens import read_tokens  # noqa: E402
 
@@ -76,13 +77,10 @@ def test_every_metric_exists() -> None:
 def test_every_path_exists() -> None:
     table = TEXT.split("## Paths")[1].split("##")[0]
     named = {path for path in re.findall(r"`(?:[A-Z]+ )?(/[^`]*)`", table) if path not in ("/", "/openapi.json")}
-    known = {re.sub(r"\{stream\}", "{s}", path).replace("/v2/models/tiny", "/v2/models/{m}") for path in _paths()}
+    paths = openapi(ModelInfo("tiny", 10))["paths"]
+    known = {path.replace("{stream}", "{s}").replace("{model}", "{m}") for path in paths}
     assert len(named) > 12
     assert named <= known
-
-
-def _paths() -> list[str]:
-    return [path.replace("{model}", "tiny") for path in openapi("tiny")["paths"]]
 
 
 def test_the_rules_are_the_default_ones() -> None:

@@ -112,8 +112,8 @@ class _Handlers:
         self._methods: dict[str, tuple[Handler, Right | None]] = {
             "ServerLive": (self._live, None),
             "ServerReady": (self._ready, None),
-            "ModelReady": (self._model_ready, None),
-            "ServerMetadata": (self._server_metadata, Right.ASK),
+            "ModelReady": (self._model_ready, Right.ASK),
+            "ServerMetadata": (self._server_metadata, None),
             "ModelMetadata": (self._model_metadata, Right.ASK),
             "ModelInfer": (self._infer, Right.ASK),
         }

@@ -31,14 +31,16 @@ const CHARTS = [
 
 const FACTS = [
   ["Steps", "steps"], ["Answered", "answered"], ["Learnt", "learnt"], ["Shed", "shed"], ["Skipped", "skipped"],
-  ["Resets", "resets"], ["Labelled", "labelled"], ["Last snapshot", "last_snapshot"],
+  ["Failed", "failures"], ["Resets", "resets"], ["Labelled", "labelled"], ["Last snapshot", "last_snapshot"], ["Not saved", "unsaved"],
 ];
+
+const TROUBLE = ["skipped", "failures", "unsaved"];
 
 const DEEDS = {
   start: "started from the source",
-  resume: "resumed from its newest snapshot",
-  snapshot: "snapshot taken",
-  rollback: "rolled back",
+  resume: "resumed from snapshot",
+  snapshot: "snapshot",
+  rollback: "rolled back to snapshot",
   reset: "reset to the source",
   promote: "challenger promoted",
   put: "state replaced by an uploaded one",
@@ -88,6 +90,7 @@ export class StreamView {
     guard.className = `badge guard-${status.guard}`;
     for (const [name, cell] of this.facts) {
       const value = status[name];
+      cell.className = TROUBLE.includes(name) && value > 0 ? "bad" : "";
       cell.textContent = typeof value === "number" ? value.toLocaleString("en") : (value ?? "–");
     }
     for (const radio of this.find("mode").querySelectorAll("input")) radio.checked = radio.value === status.mode;
@@ -143,5 +146,6 @@ export class StreamView {
 function describe(event) {
   if (event.alarm) return `alarm: ${event.alarm}`;
   if (event.do === "mode") return `mode set to ${event.mode}`;
-  return DEEDS[event.do] ?? event.do;
+  const named = ["snapshot", "rollback", "resume"].includes(event.do) ? ` ${event.snapshot}` : "";
+  return (DEEDS[event.do] ?? event.do) + named;
 }
