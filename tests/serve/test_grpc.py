@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ctta.errors import ParameterError
+from ctta.errors import ParameterError, ServiceClosing
 from ctta.serve.service import Service
 from ctta.serve.types import Limits
 from serve.engine import LIMITS, WAIT, Held, classifier, held_learning, images, serving, tent
@@ -26,7 +27,7 @@ pytest.importorskip("prometheus_client", reason="needs the extra serve")
 from tritonclient.grpc import service_pb2  # noqa: E402
 
 from ctta.serve.front import Front  # noqa: E402
-from ctta.serve.grpc import GrpcServer  # noqa: E402
+from ctta.serve.grpc import GrpcServer, _Handlers  # noqa: E402
 from ctta.serve.grpc_messages import MESSAGES  # noqa: E402
 from ctta.serve.tokens import Right, Tokens  # noqa: E402
 
@@ -34,9 +35,10 @@ SMALL = replace(LIMITS, images=8, pixels=8 * 3 * 16 * 16)
 
 
 @contextmanager
-def client_of(service: Service, tokens: Tokens | None = None) -> Iterator[Any]:
+def client_of(served: Service | Front, tokens: Tokens | None = None) -> Iterator[Any]:
     """A client connected to a server of the service."""
-    server = GrpcServer(Front(service, classifier(), tokens), "127.0.0.1:0")
+    front = served if isinstance(served, Front) else Front(served, classifier(), tokens)
+    server = GrpcServer(front, "127.0.0.1:0")
     client = triton.InferenceServerClient(f"127.0.0.1:{server.start()}")
     try:
         yield client
@@ -233,6 +235,21 @@ def test_a_full_queue_says_when_to_try_again() -> None:
         assert done.wait(WAIT)
 
 
+def test_a_request_that_its_client_gives_up_is_not_answered() -> None:
+    with held_learning() as make, serving(make=make) as service:
+        front = Front(service, classifier())
+        with client_of(front) as client:
+            client.infer("tiny", sent(images(8)))
+            assert Held.learning.wait(WAIT)
+            with pytest.raises(triton.InferenceServerException, match="Deadline"):
+                client.infer("tiny", sent(images(4)), client_timeout=0.5)
+            while b'code="CANCELLED"' not in front.metrics.text():
+                pass
+            Held.gate.set()
+            client.infer("tiny", sent(images(8)))
+            assert service.stream("default").answered == 16
+
+
 def test_more_streams_than_allowed_are_refused() -> None:
     with serving(limits=replace(LIMITS, streams=1)) as service, client_of(service) as client:
         client.infer("tiny", sent(images(8)), sequence_id="first")
@@ -274,6 +291,22 @@ def test_a_server_that_stops_answers_what_it_accepted() -> None:
             assert not stopping.is_alive()
             ((result, error),) = answers
             assert error is None and logits_of(result).shape == (8, classifier().num_classes)
+
+
+def test_a_server_that_stops_refuses_what_comes_and_is_not_ready() -> None:
+    request = MESSAGES["ModelInferRequest"](model_name="tiny")
+
+    async def stop_while_asked(handlers: _Handlers) -> None:
+        stopping = asyncio.create_task(handlers.drain())
+        await asyncio.sleep(0)
+        assert not (await handlers._ready(None, None)).ready
+        with pytest.raises(ServiceClosing):
+            await handlers._infer(request, Right.TEACH)
+        assert not stopping.done()
+        await stopping
+
+    with serving() as service:
+        asyncio.run(stop_while_asked(_Handlers(Front(service, classifier()))))
 
 
 def test_a_port_in_use_is_an_error() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,21 +12,17 @@ from typing import Any
 
 import pytest
 
-from ctta.serve.service import Service
-from serve.engine import ask, classifier, images, same, serving
+from serve.engine import ask, images, same
 
 pytestmark = pytest.mark.serve
 api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-pytest.importorskip("uvicorn", reason="needs the extra serve")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
     pytest.skip("needs Chromium, as Debian's package chromium installs it", allow_module_level=True)
 
-from ctta.serve.front import Front  # noqa: E402
-from ctta.serve.http import HttpFront  # noqa: E402
 from ctta.serve.page import FILES, content  # noqa: E402
-from ctta.serve.server import Server, bind  # noqa: E402
 from ctta.serve.tokens import Right, Tokens  # noqa: E402
+from serve.http_server import HOST, Running, running  # noqa: E402
 
 WAIT_MS = 120_000
 #: What a client may call its stream.
@@ -42,20 +37,6 @@ FLAGS = [
 ]
 
 
-@contextmanager
-def listening(service: Service, tokens: Tokens | None = None) -> Iterator[str]:
-    """The address of an HTTP server of the service."""
-    socket = bind("127.0.0.1", 0)
-    server = Server(HttpFront(Front(service, classifier(), tokens)))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{socket.getsockname()[1]}/"
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """One Chromium for all tests."""
@@ -66,8 +47,9 @@ def browser() -> Iterator[Any]:
 
 
 @contextmanager
-def opened(browser: Any, address: str, streams: Any = None, **options: Any) -> Iterator[Any]:
+def opened(browser: Any, server: Running, streams: Any = None, **options: Any) -> Iterator[Any]:
     """The page in a tab of its own, with other streams if some are given. It loads nothing from elsewhere."""
+    address = f"http://{HOST}:{server.port}/"
     context = browser.new_context(**options)
     context.set_default_timeout(WAIT_MS)
     page = context.new_page()
@@ -97,7 +79,8 @@ def _patient() -> None:
 
 
 def test_a_stream_appears_is_watched_and_operated(browser: Any) -> None:
-    with serving() as service, listening(service) as address, opened(browser, address) as page:
+    with running() as server, opened(browser, server) as page:
+        service = server.service
         expect(page.locator("#nothing")).to_contain_text("A stream appears with its first request")
         ask(service, images(64), NAME, id="first")
         row = page.locator("#list button")
@@ -146,7 +129,8 @@ def test_a_stream_appears_is_watched_and_operated(browser: Any) -> None:
 
 def test_tokens_are_asked_for_and_refusals_shown(browser: Any) -> None:
     tokens = Tokens({"a" * 16: Right.ASK, "o" * 16: Right.ADMIN})
-    with serving() as service, listening(service, tokens) as address, opened(browser, address) as page:
+    with running(tokens=tokens) as server, opened(browser, server) as page:
+        service = server.service
         ask(service, images(8), "cam")
         expect(page.locator("#banner")).to_contain_text("A valid token is needed (401)")
 
@@ -171,7 +155,8 @@ def test_tokens_are_asked_for_and_refusals_shown(browser: Any) -> None:
 
 
 def test_a_lost_connection_is_said_and_found_again(browser: Any) -> None:
-    with serving() as service, listening(service) as address, opened(browser, address) as page:
+    with running() as server, opened(browser, server) as page:
+        service = server.service
         ask(service, images(8), "cam")
         expect(page.locator("#list")).to_contain_text("cam")
         page.route("**/ctta/**", lambda route: route.abort())
@@ -184,11 +169,11 @@ def test_a_lost_connection_is_said_and_found_again(browser: Any) -> None:
 
 
 def test_hundreds_of_streams_are_found_by_filter_at_phone_width(browser: Any) -> None:
-    with serving() as service, listening(service) as address:
-        ask(service, images(8), "cam")
-        one = asdict(service.stream("cam"))
+    with running() as server:
+        ask(server.service, images(8), "cam")
+        one = asdict(server.service.stream("cam"))
         many = [one | {"name": f"cam-{i:03d}", "guard": "cooldown" if i == 7 else "ok"} for i in range(300)]
-        with opened(browser, address, many, viewport={"width": 390, "height": 844}) as page:
+        with opened(browser, server, many, viewport={"width": 390, "height": 844}) as page:
             expect(page.locator("#list li")).to_have_count(200)
             expect(page.locator("#more")).to_have_text("and 100 more; filter to see them")
             expect(page.locator("#summary")).to_contain_text("300 streams")

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import Any
 
-from ctta.errors import CttaError, MissingExtra, ParameterError, RequestError
+from ctta.errors import CttaError, MissingExtra, ParameterError, RequestError, ServiceClosing
 from ctta.serve.front import Front
 from ctta.serve.status import status_of
 from ctta.serve.tokens import Right
@@ -27,6 +27,8 @@ logger = logging.getLogger("ctta")
 
 #: Requests that may be under way at once; each holds its message. More are refused with RESOURCE_EXHAUSTED.
 _MOST_CALLS = 1024
+#: At the end, how often to look whether new requests still come, and for how long each time.
+_DRAIN_LOOKS, _DRAIN_SECONDS = 20, 0.2
 #: Details travel in a header, whose size clients limit.
 _LONGEST_DETAILS = 1000
 
@@ -85,7 +87,8 @@ class GrpcServer:
                 ("grpc.so_reuseport", 0),  # a second process on the port must fail, not share it
             ],
         )
-        server.add_generic_rpc_handlers((_Handlers(self._front).generic(),))
+        handlers = _Handlers(self._front)
+        server.add_generic_rpc_handlers((handlers.generic(),))
         try:
             port = server.add_insecure_port(self._address)
         except RuntimeError as error:
@@ -94,6 +97,7 @@ class GrpcServer:
         stopping = asyncio.Event()
         self._started.set_result((port, asyncio.get_running_loop(), stopping))
         await stopping.wait()
+        await handlers.drain()
         await server.stop(self._grace)
 
 
@@ -102,6 +106,8 @@ class _Handlers:
 
     def __init__(self, front: Front) -> None:
         self._front = front
+        self._closing = False
+        self._refused = 0
         #: Every method with the right it needs; None is for everybody, so that a probe needs no token.
         self._methods: dict[str, tuple[Handler, Right | None]] = {
             "ServerLive": (self._live, None),
@@ -122,6 +128,19 @@ class _Handlers:
         }
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
+    async def drain(self) -> None:
+        """Refuse new requests with UNAVAILABLE until no more come, or for a few seconds.
+
+        A server that stops cancels the calls that have arrived and whose handlers have not begun. To a client that
+        would look as if it had cancelled them itself, and it would not try again.
+        """
+        self._closing = True
+        for _ in range(_DRAIN_LOOKS):
+            before = self._refused
+            await asyncio.sleep(_DRAIN_SECONDS)
+            if self._refused == before:
+                return
+
     def _method(self, name: str, handler: Handler, needed: Right | None) -> Callable[[bytes, Any], Awaitable[Any]]:
         """Add to a handler what is the same for all: reading the message and the token, errors, counting."""
         kind = MESSAGES[f"{name}Request"]
@@ -130,6 +149,10 @@ class _Handlers:
             try:
                 right = None if needed is None else self._front.tokens.right_of(_authorization(context))
                 reply = await handler(_parse(kind, data), right)
+            except asyncio.CancelledError:
+                # The client gave up, and with its call the request ends, unless its batch has begun.
+                self._front.metrics.request("grpc", "CANCELLED")
+                raise
             except Exception as error:  # noqa: BLE001, every error is a reply
                 await self._refuse(error, context)
             self._front.metrics.request("grpc", "OK")
@@ -151,11 +174,14 @@ class _Handlers:
         return MESSAGES["ServerLiveResponse"](live=True)
 
     async def _ready(self, message: Any, right: Right | None) -> Any:
-        return MESSAGES["ServerReadyResponse"](ready=self._front.service.ready())
+        return MESSAGES["ServerReadyResponse"](ready=self._is_ready())
 
     async def _model_ready(self, message: Any, right: Right | None) -> Any:
         self._front.check_model(message.name)
-        return MESSAGES["ModelReadyResponse"](ready=self._front.service.ready())
+        return MESSAGES["ModelReadyResponse"](ready=self._is_ready())
+
+    def _is_ready(self) -> bool:
+        return self._front.service.ready() and not self._closing
 
     async def _server_metadata(self, message: Any, right: Right | None) -> Any:
         return pack_server_metadata()
@@ -166,12 +192,14 @@ class _Handlers:
 
     async def _infer(self, message: Any, right: Right | None) -> Any:
         front = self._front
+        if self._closing:
+            self._refused += 1
+            raise ServiceClosing("The service is closing and accepts no more requests.")
         front.check_model(message.model_name)
         request = parse_inference(message, front.limits)
         shape = tuple(request.images.shape[1:])
         if not front.shapes.known(shape):
             await asyncio.to_thread(front.shapes.check, shape)
-        # A call that the client gives up is cancelled, and with it the request, unless its batch has begun.
         reply = await asyncio.wrap_future(front.submit(request, right or Right.ASK))
         return pack_reply(request, reply, front.model)
 

@@ -24,6 +24,11 @@ const view = new StreamView(find("detail"), (name) =>
   }),
 );
 
+// Written only when it changed: a screen reader reads aloud what is written here.
+function show(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
 function draw() {
   list.draw(histories, find("filter").value, chosen, now());
   const history = histories.get(chosen);
@@ -33,13 +38,12 @@ function draw() {
   const alarms = troubled([...histories.values()].map((one) => one.status));
   document.title = `${alarms ? `(${alarms}) ` : ""}${chosen ?? "ctta serve"}`;
   const state = find("connection");
-  state.textContent = lostSince ? "connection lost" : refusal ? "no access" : "live";
+  show(state, lostSince ? "connection lost" : refusal ? "no access" : "live");
   state.className = lostSince || refusal ? "bad" : "good";
   const banner = find("banner");
   const lost = lostSince && `No connection since ${new Date(1000 * lostSince).toLocaleTimeString("en-GB")}. Trying again.`;
-  const text = lost || refusal || "";
-  if (banner.textContent !== text) banner.textContent = text;
-  banner.hidden = !text;
+  show(banner, lost || refusal || "");
+  banner.hidden = !banner.textContent;
   document.body.classList.toggle("stale", Boolean(lostSince));
 }
 
@@ -66,9 +70,18 @@ function take(streams) {
     histories.get(status.name).poll(now(), status);
   }
   if (!histories.has(chosen)) {
-    const wanted = decodeURIComponent(location.hash.slice(1));
+    const wanted = addressed();
     const name = histories.has(wanted) ? wanted : (streams[0]?.name ?? null);
     if (name !== chosen) choose(name, false);
+  }
+}
+
+// The stream that the address names.
+function addressed() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return "";
   }
 }
 
@@ -188,7 +201,7 @@ find("token-form").addEventListener("submit", (event) => {
   if (chosen !== null) choose(chosen, false);
 });
 addEventListener("hashchange", () => {
-  const name = decodeURIComponent(location.hash.slice(1));
+  const name = addressed();
   if (histories.has(name) && name !== chosen) choose(name, false);
 });
 addEventListener("resize", draw);

@@ -74,6 +74,7 @@ export class History {
   // The error over the images labelled in the last minute; the status has that over all of them.
   recentError(time, { error, labelled }) {
     if (error === null) return null;
+    if (labelled < this.labels.at(-1)?.labelled) this.labels = []; // The service was restarted.
     this.labels.push({ time, labelled, wrong: (error * labelled) / 100 });
     while (this.labels[0].time < time - RECENT) this.labels.shift();
     const [first, last] = [this.labels[0], this.labels.at(-1)];
