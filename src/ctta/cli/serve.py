@@ -189,7 +189,7 @@ def run(
         if demo:
             beside.enter_context(_drifting_client(host, port))
         app = HttpFront(front, hosts=hosts, on_stop=beside.close)
-        typer.echo(f"{front.model.name} at http://{_address(host, port)}", err=True)
+        typer.echo(f"serving {front.model.name} at http://{_address(host, port)}", err=True)
         with contextlib.suppress(KeyboardInterrupt):  # which uvicorn raises again when all is saved
             Server(app).run(sockets=[listening])
 
