@@ -24,6 +24,7 @@ pytest.importorskip("starlette", reason="needs the extra serve")
 from ctta.serve.front import Front  # noqa: E402
 from ctta.serve.metrics import Metrics  # noqa: E402
 from ctta.serve.openapi import openapi  # noqa: E402
+from ctta.serve.protocol import ModelInfo  # noqa: E402
 from ctta.serve.status import status_of  # noqa: E402
 from ctta.serve.tokens import read_tokens  # noqa: E402
 
@@ -82,7 +83,7 @@ def test_every_path_exists() -> None:
 
 
 def _paths() -> list[str]:
-    return [path.replace("{model}", "tiny") for path in openapi("tiny")["paths"]]
+    return [path.replace("{model}", "tiny") for path in openapi(ModelInfo("tiny", 10))["paths"]]
 
 
 def test_the_rules_are_the_default_ones() -> None:
