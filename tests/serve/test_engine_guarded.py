@@ -180,6 +180,19 @@ def test_one_odd_batch_is_no_alarm_and_a_collapse_is_one_at_once() -> None:
     assert watch.observe(seen(0.1, 0.5)).restore == "good"
 
 
+def test_harm_from_the_first_batch_on_does_not_pass_for_usual() -> None:
+    harmed = [seen(0.7)] * 20  # a drift of 0.3 / 0.2 = 1.5 from the start
+    assert all(Watch(DEFAULT_RULES).observe(signals).alarm is None for signals in harmed)
+    watch = Watch(DEFAULT_RULES, unadapted=True)
+    # The excess over a usual drift of 0 is (1.5 - 0.75) / 0.75 = 1 of 50 images: 50 of the 150 that are borne.
+    assert next(i for i, signals in enumerate(harmed) if watch.observe(signals).alarm) == 2
+
+
+def test_an_adapter_that_moves_away_slowly_makes_the_new_distance_usual() -> None:
+    watch = Watch(DEFAULT_RULES, unadapted=True)
+    assert all(watch.observe(seen(1 - 0.0015 * i)).alarm is None for i in range(200))
+
+
 def test_a_slow_loss_of_diversity_is_an_alarm_in_the_end() -> None:
     watch = Watch(DEFAULT_RULES)
     alarms = [i for i in range(40) if watch.observe(seen(0.95, 0.04)).alarm]

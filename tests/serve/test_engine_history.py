@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import math
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from ctta.guard import parse_rules
 from ctta.serve.audit import Line, read_audit, requests_of
 from ctta.serve.replay import replay
 from ctta.serve.service import Service
+from ctta.serve.types import Ask
 from serve.engine import LIMITS, WAIT, Held, ask, classifier, held_learning, images, same, serving, tent
 
 
@@ -55,6 +57,50 @@ def test_the_last_snapshots_and_the_pinned_ones_are_kept(tmp_path: Path) -> None
         assert [info.name for info in service.stream("cam").snapshots] == [names[0], *names[2:]]
     files = {path.name for path in (tmp_path / "streams" / "cam").glob("*.safetensors")}
     assert files == {f"{name}.safetensors" for name in (names[0], *names[2:])}
+
+
+def test_a_snapshot_tells_the_health_of_its_stream(tmp_path: Path) -> None:
+    with serving(tmp_path, make=ctta.DMSE) as service:
+        logits = ask(service, images(64)).logits
+        taken = service.snapshot("cam")
+        status = service.stream("cam")
+    p = logits.double().softmax(1)
+    entropy = -(p * p.log()).sum(1).mean().item() / math.log(10)
+    assert taken.health["entropy"] == pytest.approx(entropy, abs=1e-5)
+    assert taken.health["agreement"] == status.agreement == 1.0  # the first answers are the source's
+    assert taken.health["alpha"] == status.alpha
+    assert {"diversity", "loss", "skipped", "drift", "lost_diversity"} <= taken.health.keys()
+    assert taken.good
+    with serving(tmp_path, make=ctta.DMSE) as service:
+        assert service.stream("cam").snapshots[-1].health == taken.health
+
+
+def test_the_audit_tells_who_asked_and_what_was_decided(tmp_path: Path) -> None:
+    limits = replace(LIMITS, learn_share=0.5, batch=2)
+    with held_learning() as make, serving(tmp_path, make=make, limits=limits) as service:
+        ask(service, images(2), id="first")
+        assert Held.learning.wait(WAIT)
+        waiting = [
+            service.submit(Ask("cam", images(2, 1), id="shed")),
+            service.submit(Ask("cam", images(1, 2), id="first")),
+            service.submit(Ask("cam", images(2, 3), id="probe", learn=False)),
+            service.submit(Ask("cam", images(2, 4))),
+        ]
+        Held.gate.set()
+        for future in waiting:
+            future.result(WAIT)
+    lines = list(read_audit(tmp_path / "streams" / "cam" / "audit.jsonl"))
+    assert [line.n for line in lines] == list(range(1, len(lines) + 1))
+    told = [(line.do, line.requests, line.shed) for line in lines]
+    assert told == [
+        ("start", (), False),
+        ("learn", (("first", 2),), False),
+        ("answer", (("shed", 2),), True),
+        ("answer", (("first", 1),), False),
+        ("answer", (("probe", 2),), False),
+        ("learn", ((None, 2),), False),
+        ("snapshot", (), False),
+    ]
 
 
 def test_snapshots_are_taken_every_so_many_steps(tmp_path: Path) -> None:
@@ -364,6 +410,7 @@ from dying import PACKAGE, Lines
 from serve.engine import LIMITS, ask, classifier, images, tent, same
 from dataclasses import replace
 from ctta.serve.service import Service
+from ctta.serve.types import Ask
 import torch
 torch.set_num_threads(1)
 folder, line = Path(sys.argv[1]), int(sys.argv[2])

@@ -18,6 +18,7 @@ from ctta.errors import (
     UnknownLane,
     WrongMode,
 )
+from ctta.serve.inbox import Inbox
 from ctta.serve.types import Ask, Limits
 from serve.engine import LIMITS, WAIT, Held, ask, classifier, held_learning, images, same, serving, tent
 
@@ -51,6 +52,31 @@ def test_requests_that_wait_together_are_one_batch_and_get_their_own_rows() -> N
     expected = alone.step(torch.cat([images(n, seed=n) for n in (1, 2, 3)])).logits.split([1, 2, 3])
     assert all(torch.equal(reply.logits, rows) for reply, rows in zip(replies, expected, strict=True))
     assert [reply.steps for reply in replies] == [1, 1, 1]
+
+
+def test_a_full_batch_does_not_wait_for_company_and_a_small_one_waits_no_longer_than_it_may() -> None:
+    now = [0.0]
+    inbox = Inbox("cam", replace(LIMITS, batch=4, wait=1e6), lambda: now[0], lambda: 1.0)
+    for n in (1, 2, 1, 3):
+        inbox.submit(Ask("cam", images(n)))
+    assert [len(request.ask.images) for request in inbox.next(None)] == [1, 2, 1]  # type: ignore[union-attr]
+    now[0] = 1e6
+    assert [len(request.ask.images) for request in inbox.next(None)] == [3]  # type: ignore[union-attr]
+    assert inbox.images == 0
+
+
+def test_operations_go_ahead_of_waiting_requests() -> None:
+    with held_learning() as make, serving(make=make) as service, ThreadPoolExecutor(1) as caller:
+        ask(service, images(8))
+        assert Held.learning.wait(WAIT)
+        waiting = service.submit(Ask("cam", images(8, 1)))
+        inbox = service._lanes["cam"]._inbox
+        frozen = caller.submit(service.set_mode, "cam", "frozen")
+        while not inbox._operations:
+            pass
+        Held.gate.set()
+        frozen.result(WAIT)
+        assert waiting.result(WAIT).mode == "frozen"
 
 
 def test_many_threads_get_their_own_rows_and_streams_are_never_mixed() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -114,8 +113,8 @@ def test_a_learner_that_hangs_fills_the_queue_and_not_the_memory() -> None:
 
 def test_large_images_fill_the_queue_sooner() -> None:
     # Eight requests of the largest size may wait, whatever the number of their images.
-    limits = replace(LIMITS, queue=1000, pixels=images(1).numel())
-    with held_learning() as make, serving(make=make, limits=replace(limits, pixels=images(8).numel())) as service:
+    limits = replace(LIMITS, queue=1000, pixels=images(8).numel())
+    with held_learning() as make, serving(make=make, limits=limits) as service:
         ask(service, images(8))
         assert Held.learning.wait(WAIT)
         for i in range(8):
@@ -126,9 +125,8 @@ def test_large_images_fill_the_queue_sooner() -> None:
 
 
 class Dies(ctta.Tent):
-    """Its thread ends when it is told to."""
+    """Its thread ends in the second step, when it is told to."""
 
-    at_answer = False
     waits = threading.Event()
 
     def adapt(self, x: Tensor) -> Learning:
@@ -138,7 +136,6 @@ class Dies(ctta.Tent):
         return (yield from super().adapt(x))  # type: ignore[misc]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_learner_that_died_fails_its_requests_and_refuses_others() -> None:
     Dies.waits.clear()
     with serving(make=lambda source: Dies(source, lr=0.01)) as service:
@@ -176,8 +173,7 @@ def test_a_request_that_was_cancelled_leaves_the_stream_as_it_is() -> None:
 @pytest.mark.parametrize("phase", ["ok", "frozen by the guard", "in a fallback"])
 def test_one_image_alone_is_answered_in_every_phase(phase: str) -> None:
     action = {"ok": "", "frozen by the guard": "entropy < 100: freeze", "in a fallback": "entropy < 100: fallback"}
-    guard: Any = parse_rules(action[phase])
-    with serving(guard=guard) as service:
+    with serving(guard=parse_rules(action[phase])) as service:
         for i in range(3):
             ask(service, images(64, i))
         service.state("cam")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -144,30 +144,32 @@ def test_typed_contents_are_read_like_raw_ones(client: Any, datatype: str) -> No
     assert np.array_equal(found, tent(classifier()).predict(pixels / 255).numpy())
 
 
-BAD: dict[str, tuple[str, str, Any]] = {
-    "another model": ("NOT_FOUND", "'other' is not a known model", lambda: ("other", sent(images(2)), {})),
-    "another datatype": ("INVALID_ARGUMENT", "UINT8", lambda: ("tiny", sent(images(2).double(), "FP64"), {})),
-    "three sizes": ("INVALID_ARGUMENT", "four whole numbers", lambda: ("tiny", sent(images(2)[0]), {})),
-    "NaN": ("INVALID_ARGUMENT", "NaN", lambda: ("tiny", sent(images(2) / 0 - images(2) / 0), {})),
-    "out of range": ("INVALID_ARGUMENT", "[0, 1]", lambda: ("tiny", sent(images(2) * 255), {})),
-    "too many images": ("INVALID_ARGUMENT", "8 images", lambda: ("tiny", sent(images(9)), {})),
-    "two inputs": ("INVALID_ARGUMENT", "one input", lambda: ("tiny", sent(images(2)) * 2, {})),
-    "an odd shape": ("INVALID_ARGUMENT", "5 channels", lambda: ("tiny", sent(torch.rand(2, 5, 4, 4)), {})),
-    "learn as text": ("INVALID_ARGUMENT", "'learn'", lambda: ("tiny", sent(images(2)), {"learn": "no"})),
+#: The status, a part of the reason, and what makes the request bad.
+BAD: dict[str, tuple[str, str, Callable[[], dict[str, Any]]]] = {
+    "another model": ("NOT_FOUND", "'other' is not a known model", lambda: {"model_name": "other"}),
+    "another version": ("NOT_FOUND", "tiny/versions/2", lambda: {"model_version": "2"}),
+    "another datatype": ("INVALID_ARGUMENT", "UINT8", lambda: {"inputs": sent(images(2).double(), "FP64")}),
+    "three sizes": ("INVALID_ARGUMENT", "four whole numbers", lambda: {"inputs": sent(images(2)[0])}),
+    "NaN": ("INVALID_ARGUMENT", "NaN", lambda: {"inputs": sent(torch.full((2, 3, 16, 16), torch.nan))}),
+    "out of range": ("INVALID_ARGUMENT", "[0, 1]", lambda: {"inputs": sent(images(2) * 255)}),
+    "too many images": ("INVALID_ARGUMENT", "8 images", lambda: {"inputs": sent(images(9))}),
+    "two inputs": ("INVALID_ARGUMENT", "one input", lambda: {"inputs": sent(images(2)) * 2}),
+    "an odd shape": ("INVALID_ARGUMENT", "5 channels", lambda: {"inputs": sent(torch.rand(2, 5, 4, 4))}),
+    "learn as text": ("INVALID_ARGUMENT", "'learn'", lambda: {"parameters": {"learn": "no"}}),
     "another output": (
         "INVALID_ARGUMENT",
         "'probabilities'",
-        lambda: ("tiny", sent(images(2)), {}, [triton.InferRequestedOutput("probabilities")]),
+        lambda: {"outputs": [triton.InferRequestedOutput("probabilities")]},
     ),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_request_is_refused_with_its_reason(client: Any, case: str) -> None:
-    code, text, make = BAD[case]
-    model, given, parameters, *outputs = make()
+    code, text, bad = BAD[case]
+    good = {"model_name": "tiny", "inputs": sent(images(2)), "sequence_id": "bad"}
     with pytest.raises(triton.InferenceServerException) as refused:
-        client.infer(model, given, sequence_id="bad", parameters=parameters, outputs=outputs[0] if outputs else None)
+        client.infer(**(good | bad()))
     assert refused.value.status() == f"StatusCode.{code}"
     assert text in refused.value.message()
 

@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 import torch
 
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+pytest.importorskip("prometheus_client")
+
 from ctta.serve.front import Budget
 from ctta.serve.tokens import Right, Tokens
 from serve.engine import LIMITS, WAIT, Held, classifier, held_learning, images, same, tent

@@ -41,7 +41,10 @@ def test_it_asks_for_health_and_metadata(client: Any) -> None:
     assert client.is_server_ready()
     assert client.is_model_ready("tiny")
     assert client.get_server_metadata()["name"] == "ctta"
-    assert client.get_model_metadata("tiny")["outputs"][0]["name"] == "logits"
+    (version,) = client.get_model_metadata("tiny")["versions"]
+    assert client.get_model_metadata("tiny", version)["outputs"][0]["name"] == "logits"
+    assert client.is_model_ready("tiny", version)
+    assert not client.is_model_ready("tiny", "2")
 
 
 @pytest.mark.parametrize("binary_in", [True, False])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,10 @@ from typer.testing import CliRunner, Result
 
 from ctta.cli import app
 from ctta.cli.options import parse_duration
-from ctta.cli.serve import parse_address, read_names
+from ctta.cli.serve import parse_address, read_names, serve
 from ctta.errors import BadData, NotAllowed, ParameterError
 from ctta.serve.origin import check, is_loopback
+from ctta.serve.types import Limits
 
 
 def run(*words: object) -> Result:
@@ -44,6 +47,14 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ParameterError):
         parse_address(text)
+
+
+def test_the_limits_of_the_command_are_those_of_the_service() -> None:
+    given = {name: parameter.default for name, parameter in inspect.signature(serve).parameters.items()}
+    given |= {name: parse_duration(given[name], name) for name in ("wait", "idle")}
+    limits = asdict(Limits())
+    del limits["remembered"]
+    assert {name: given[name] for name in limits} == limits
 
 
 DIGITS = ("--model", "digits_resnet8", "--state", "state")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _DIGITS = "digits_resnet8"
 _LONGEST_WAIT = 10.0
+_PIXELS = 1 << 24
 
 
 class StreamMode(str, Enum):
@@ -62,8 +63,9 @@ def serve(
     queue: Annotated[int, typer.Option(min=1, help="Most images that may wait in one stream.")] = 512,
     streams: Annotated[int, typer.Option(min=1, help="Most streams.")] = 32,
     images: Annotated[int, typer.Option(min=1, help="Most images in one request.")] = 256,
-    pixels: Annotated[int, typer.Option(min=1, help="Most numbers in one request: images x channels x pixels.")] = 1
-    << 24,
+    pixels: Annotated[
+        int, typer.Option(min=1, help="Most numbers in one request: images x channels x pixels.")
+    ] = _PIXELS,
     save_every: Annotated[int, typer.Option(min=1, help="Learnt batches between two snapshots of a stream.")] = 50,
     keep: Annotated[int, typer.Option(min=1, help="Snapshots kept per stream, besides pinned ones.")] = 10,
     idle: Annotated[
@@ -189,7 +191,7 @@ def run(
         if demo:
             beside.enter_context(_drifting_client(host, port))
         app = HttpFront(front, hosts=hosts, on_stop=beside.close)
-        typer.echo(f"{front.model.name} at http://{_address(host, port)}", err=True)
+        typer.echo(f"serving {front.model.name} at http://{_address(host, port)}", err=True)
         with contextlib.suppress(KeyboardInterrupt):  # which uvicorn raises again when all is saved
             Server(app).run(sockets=[listening])
 

@@ -17,6 +17,10 @@ Restore = Literal["good", "source"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 #: Batches of probation for every batch of cooldown: harm that was slow to show must have the time to show again.
 _PROBATION = 3
+#: An adapter that has not learnt yet is its reference. This is usual for it until it has shown otherwise for a while:
+#: without it, harm from the very first batch on would pass for usual.
+_UNADAPTED = {"agreement": 1.0, "drift": 0.0, "lost_diversity": 0.0}
+_UNADAPTED_VALUES = 16
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Watch:
         patience: How much excess, in images, makes an alarm. Recent alarms divide it.
         memory: Values from which the usual one is taken.
         forgive: Batches without an alarm after which an alarm is forgotten.
+        unadapted: Whether the adapter has not learnt yet, so that it is usual for it to agree with its reference.
         phase: "ok", "cooldown" or "probation".
         action: The action of the last alarm, while it lasts.
         left: Batches left of the cooldown or the probation.
@@ -65,6 +70,7 @@ class Watch:
     patience: float = 150.0
     memory: int = 128
     forgive: int = 200
+    unadapted: bool = False
     phase: Phase = "ok"
     action: Action | None = None
     left: int = 0
@@ -77,8 +83,11 @@ class Watch:
     usual: dict[str, deque[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Start every rule without excess."""
+        """Start every rule without excess, and with what is usual before anything was seen."""
         self.sums = self.sums or [0.0] * len(self.rules)
+        if self.unadapted and not self.usual:
+            for name, value in _UNADAPTED.items():
+                self.usual[name] = deque([value] * _UNADAPTED_VALUES, self.memory)
 
     def learns(self) -> bool:
         """Whether the next batch may be learnt."""

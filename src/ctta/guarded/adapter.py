@@ -235,7 +235,13 @@ class Guarded(Facade):
         self.verdict = Verdict()
 
     def _new_watch(self) -> Watch:
-        return Watch(parse_rules(self.rules), every=self.every, cooldown=self.cooldown, patience=self.patience)
+        return Watch(
+            parse_rules(self.rules),
+            every=self.every,
+            cooldown=self.cooldown,
+            patience=self.patience,
+            unadapted=self._states.at_source,
+        )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         nn.Module._apply(self, fn, recurse)  # type: ignore[no-untyped-call]

@@ -62,6 +62,11 @@ class GoodStates:
         self._candidate = self._good
         self._since = 0
 
+    @property
+    def at_source(self) -> bool:
+        """Whether the initial state is all there is to return to."""
+        return self._good is None and self._candidate is None
+
     def nbytes(self) -> int:
         """Return the bytes of what is kept."""
         kept = {id(t): t.nbytes for state in (self._good, self._candidate) for t in _tensors(state)}

@@ -44,6 +44,7 @@ class DriftingClient:
 
     def __init__(self, host: str, port: int, model: str = "digits", pause: float = _PAUSE) -> None:
         self._address = (host, port)
+        self._images = digits().stream
         self._path = f"/v2/models/{model}/infer"
         self._pause = pause
         self._stopping = threading.Event()
@@ -59,8 +60,7 @@ class DriftingClient:
         self._thread.join()
 
     def _run(self) -> None:
-        images = digits().stream
-        cameras = [Camera(name, images, seed) for seed, name in enumerate(WEATHER)]
+        cameras = [Camera(name, self._images, seed) for seed, name in enumerate(WEATHER)]
         while not self._stopping.is_set():
             try:
                 connection = http.client.HTTPConnection(*self._address, timeout=60)

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from ctta.classifier import Classifier
 from ctta.errors import QueueFull, UnknownServed
 from ctta.serve.metrics import Metrics
-from ctta.serve.protocol import Inference, ModelInfo
+from ctta.serve.protocol import VERSION, Inference, ModelInfo
 from ctta.serve.service import Service
 from ctta.serve.shapes import Shapes, channels_of
 from ctta.serve.tokens import Right, Tokens
@@ -42,17 +42,20 @@ class Front:
         self.most_state_bytes = 16 * weights + (64 << 20)
         self.bodies = Budget(4 * max(self.most_bytes, self.most_state_bytes))
 
-    def check_model(self, name: str) -> None:
+    def check_model(self, model: str, version: str = "") -> None:
         """Refuse a request for another model.
 
         Args:
-            name: The name in the request.
+            model: The name in the request.
+            version: The version in the request; "" means any.
 
         Raises:
-            UnknownServed: The service has another model.
+            UnknownServed: The service has another model, or no such version of it.
         """
-        if name != self.model.name:
-            raise UnknownServed(name, [self.model.name])
+        if model != self.model.name:
+            raise UnknownServed(model, [self.model.name])
+        if version not in ("", VERSION):
+            raise UnknownServed(f"{model}/versions/{version}", [f"{model}/versions/{VERSION}"])
 
     def submit(self, request: Inference, right: Right) -> Future[Reply]:
         """Queue a request; a token that may only ask is answered without being learnt from.

@@ -177,7 +177,7 @@ class _Handlers:
         return MESSAGES["ServerReadyResponse"](ready=self._is_ready())
 
     async def _model_ready(self, message: Any, right: Right | None) -> Any:
-        self._front.check_model(message.name)
+        self._front.check_model(message.name, message.version)
         return MESSAGES["ModelReadyResponse"](ready=self._is_ready())
 
     def _is_ready(self) -> bool:
@@ -187,7 +187,7 @@ class _Handlers:
         return pack_server_metadata()
 
     async def _model_metadata(self, message: Any, right: Right | None) -> Any:
-        self._front.check_model(message.name)
+        self._front.check_model(message.name, message.version)
         return pack_model_metadata(self._front.model)
 
     async def _infer(self, message: Any, right: Right | None) -> Any:
@@ -195,7 +195,7 @@ class _Handlers:
         if self._closing:
             self._refused += 1
             raise ServiceClosing("The service is closing and accepts no more requests.")
-        front.check_model(message.model_name)
+        front.check_model(message.model_name, message.model_version)
         request = parse_inference(message, front.limits)
         shape = tuple(request.images.shape[1:])
         if not front.shapes.known(shape):

@@ -11,6 +11,7 @@ from ctta.errors import ImageDtype, RequestError
 from ctta.serve.grpc_messages import MESSAGES
 from ctta.serve.images import INPUT, image_tensor, images_from_bytes, images_from_numbers
 from ctta.serve.protocol import (
+    VERSION,
     Inference,
     ModelInfo,
     Parameter,
@@ -77,7 +78,7 @@ def pack_reply(request: Inference, reply: Reply, model: ModelInfo) -> Any:
     Returns:
         A ModelInferResponse.
     """
-    message = MESSAGES["ModelInferResponse"](model_name=model.name, model_version="1", id=request.id or "")
+    message = MESSAGES["ModelInferResponse"](model_name=model.name, model_version=VERSION, id=request.id or "")
     for name, value in reply_parameters(reply, request.stream).items():
         setattr(message.parameters[name], _choice(value), value)
     for wanted in request.outputs:

@@ -85,9 +85,15 @@ class HttpFront:
             self._route("/v2", self._server),
             self._route("/v2/health/live", self._live),
             self._route("/v2/health/ready", self._ready),
-            read("/v2/models/{model}", self._model),
-            read("/v2/models/{model}/ready", self._model_ready),
-            read("/v2/models/{model}/infer", self._infer, method="POST"),
+            *(
+                read(f"/v2/models/{{model}}{version}{path}", handler, method=method)
+                for version in ("", "/versions/{version}")
+                for path, handler, method in (
+                    ("", self._model, "GET"),
+                    ("/ready", self._model_ready, "GET"),
+                    ("/infer", self._infer, "POST"),
+                )
+            ),
             read("/metrics", self._metrics),
             *(
                 self._route(f"{_STREAMS}{found.path}", found.handler, method=found.method, right=found.right)
@@ -149,11 +155,11 @@ class HttpFront:
         return json_reply({"ready": True})
 
     async def _model(self, request: Request) -> Response:
-        self._front.check_model(request.path_params["model"])
+        self._front.check_model(**request.path_params)
         return json_reply(model_metadata(self._front.model))
 
     async def _model_ready(self, request: Request) -> Response:
-        self._front.check_model(request.path_params["model"])
+        self._front.check_model(**request.path_params)
         self._require_ready()
         return json_reply({"name": self._front.model.name, "ready": True})
 
@@ -171,7 +177,7 @@ class HttpFront:
 
     async def _infer(self, request: Request) -> Response:
         front = self._front
-        front.check_model(request.path_params["model"])
+        front.check_model(**request.path_params)
         encoding = request.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
             raise HTTPException(415, f"Compressed bodies are not read; got Content-Encoding {encoding}.")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from ctta._adapter.checkpoint import serialised
+from ctta._adapter.checkpoint import Capture, capture
 from ctta.serve.audit import Audit
 from ctta.serve.batches import Batches
 from ctta.serve.events import Event, Events
@@ -122,11 +122,11 @@ class Lane:
     def state(self) -> bytes:
         """Return the adapter as a checkpoint file, without its guard; in shadow mode the champion."""
 
-        def state() -> bytes:
+        def copied() -> Capture:
             learner = self._keeper.awake()
-            return serialised(learner.champion or learner.adapter.inner)
+            return capture(learner.champion or learner.adapter.inner)
 
-        return self._inbox.call(state)
+        return self._inbox.call(copied).serialised()
 
     def snapshot(self, pin: bool) -> SnapshotInfo:
         """Take a snapshot and wait until it is written.

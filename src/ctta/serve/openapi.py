@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ctta.serve.images import INPUT
-from ctta.serve.protocol import OUTPUT, ModelInfo
+from ctta.serve.protocol import OUTPUT, VERSION, ModelInfo
 from ctta.serve.types import MODES
 from ctta.serve.wire import HEADER_LENGTH
 from ctta.version import __version__
@@ -56,6 +56,7 @@ def openapi(model: ModelInfo) -> Json:
 
 def _protocol_paths(model: ModelInfo) -> Json:
     named = [{"name": "model", "in": "path", "required": True, "schema": {"enum": [model.name]}}]
+    version = {"name": "version", "in": "path", "required": True, "schema": {"enum": [VERSION]}}
     ready = _object({"ready": _FLAG}, "ready")
     infer = _operation(
         "Answer images; the service may learn from them afterwards",
@@ -80,15 +81,15 @@ def _protocol_paths(model: ModelInfo) -> Json:
         "/v2": {"get": _operation("Metadata of the server", _reply(_ref("Server")))},
         "/v2/health/live": {"get": _operation("Whether the server runs", _reply(_object({"live": _FLAG}, "live")))},
         "/v2/health/ready": {"get": _operation("Whether requests are accepted", _reply(ready), ("503",))},
-        "/v2/models/{model}": {
-            "parameters": named,
-            "get": _operation("Metadata of the model", _reply(_ref("Model")), _READ),
+        **{
+            f"/v2/models/{{model}}{path}{tail}": {"parameters": parameters, **operation}
+            for path, parameters in (("", named), ("/versions/{version}", [*named, version]))
+            for tail, operation in (
+                ("", {"get": _operation("Metadata of the model", _reply(_ref("Model")), _READ)}),
+                ("/ready", {"get": _operation("Whether the model is ready", _reply(ready), (*_READ, "503"))}),
+                ("/infer", {"post": infer}),
+            )
         },
-        "/v2/models/{model}/ready": {
-            "parameters": named,
-            "get": _operation("Whether the model is ready", _reply(ready), (*_READ, "503")),
-        },
-        "/v2/models/{model}/infer": {"parameters": named, "post": infer},
         "/metrics": {
             "get": _operation("Metrics for Prometheus", {"text/plain": {"schema": _TEXT}}, ("401", "403")),
         },

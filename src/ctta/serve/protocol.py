@@ -24,6 +24,8 @@ OUTPUT = "logits"
 #: The stream of requests without a `sequence_id`.
 DEFAULT_STREAM = "default"
 PLATFORM = "pytorch_ctta"
+#: A service has one version of its model; what its streams have learnt is told by their steps.
+VERSION = "1"
 EXTENSIONS = ("binary_tensor_data", "classification", "sequence")
 
 Parameter = str | int | float | bool
@@ -257,7 +259,7 @@ def model_metadata(model: ModelInfo) -> dict[str, Any]:
         "parameters": {"layout": "NCHW or NHWC", "range": "FP32 in [0, 1], or UINT8, which is divided by 255"},
     }
     logits = {"name": OUTPUT, "datatype": "FP32", "shape": [-1, model.num_classes]}
-    return {"name": model.name, "versions": ["1"], "platform": PLATFORM, "inputs": [images], "outputs": [logits]}
+    return {"name": model.name, "versions": [VERSION], "platform": PLATFORM, "inputs": [images], "outputs": [logits]}
 
 
 def _is_text(value: str) -> bool:

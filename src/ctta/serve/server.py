@@ -14,6 +14,8 @@ except ModuleNotFoundError as error:
 
 #: Seconds that clients have to take their replies, or to finish sending a request, when the server ends.
 _GRACE = 30
+#: Seconds that a connection stays open between two requests; clients that keep a pool expect about a minute.
+_KEEP_ALIVE = 75
 #: More connections at once are refused with 503.
 _MOST_CONNECTIONS = 1000
 
@@ -36,6 +38,7 @@ class Server(uvicorn.Server):
                 server_header=False,
                 timeout_graceful_shutdown=_GRACE,
                 limit_concurrency=_MOST_CONNECTIONS,
+                timeout_keep_alive=_KEEP_ALIVE,
                 log_config=None,
             )
         )

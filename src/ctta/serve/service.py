@@ -74,19 +74,19 @@ class Service:
         self._temporary = None if state is not None else tempfile.TemporaryDirectory(prefix="ctta-serve-")
         self._folder = state if state is not None else Path(self._temporary.name if self._temporary else "")
         self._record = record
+        self._lanes: dict[str, Lane] = {}
+        self._changing = threading.Lock()
+        self._closed = False
         self._lock = FolderLock(self._folder)
+        self._writer = Writer()
         try:
             self._template = make(classifier)
             self._kind = Kind(type(self._template).__name__.lower(), self._template.source_digest)
             self._reference = SharedReference(share(make(classifier), self._template))
-            self._lanes: dict[str, Lane] = {}
-            self._changing = threading.Lock()
-            self._writer = Writer()
-            self._closed = False
             for index in self._saved():
                 self._lanes[index.stream] = self._open(index.stream)
         except BaseException:
-            self._lock.release()
+            self.close()
             raise
 
     def submit(self, ask: Ask) -> Future[Reply]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from ctta.errors import NonFiniteLogits, RequestError, RequestTooLarge
 from ctta.serve.images import INPUT, ImageTensor, image_tensor, images_from_bytes, images_from_numbers, shown
 from ctta.serve.protocol import (
+    VERSION,
     Inference,
     ModelInfo,
     OutputTensor,
@@ -140,7 +141,7 @@ def pack_reply(request: Inference, reply: Reply, model: ModelInfo) -> Body:
         else:
             entry["data"] = _json_values(tensor)
         outputs.append(entry)
-    message: dict[str, Any] = {"model_name": model.name, "model_version": "1"}
+    message: dict[str, Any] = {"model_name": model.name, "model_version": VERSION}
     if request.id is not None:
         message["id"] = request.id
     message |= {"parameters": reply_parameters(reply, request.stream), "outputs": outputs}
