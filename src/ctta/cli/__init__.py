@@ -20,9 +20,11 @@ from ctta.cli.doctor import doctor
 from ctta.cli.fetch import fetch
 from ctta.cli.ls import ls
 from ctta.cli.ray_option import RayCommand
+from ctta.cli.replay import replay
 from ctta.cli.report import report
 from ctta.cli.reproduce import reproduce
 from ctta.cli.run import run
+from ctta.cli.serve import serve
 from ctta.errors import CttaError
 from ctta.version import __version__
 
@@ -59,6 +61,8 @@ app.command("do")(do)
 app.command("doctor")(doctor)
 app.command("corrupt")(corrupt)
 app.command("fetch")(fetch)
+app.command("serve")(serve)
+app.command("replay")(replay)
 app.add_typer(train.app, name="train")
 
 

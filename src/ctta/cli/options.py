@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -144,3 +145,19 @@ def _literal(text: str) -> Any:
             return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
+
+
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str, option: str) -> float:
+    """Parse a duration and return it in seconds.
+
+    Args:
+        text: A number with a unit, such as 20ms, 1.5s, 10m or 1h; or 0.
+        option: Name of the option, for errors.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*(ms|s|m|h)|0+", text.strip())
+    if found is None:
+        raise ParameterError(f"{option} takes a duration such as 20ms, 1.5s or 10m. Got {text!r}.")
+    return float(found[1]) * _UNITS[found[2]] if found[1] else 0.0
