@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from ctta.cli import options, served
-from ctta.cli.run import check_names
-from ctta.cli.serve import StreamMode
+from ctta.cli.names import check_names
 from ctta.errors import MissingData, ParameterError
 
 
@@ -20,7 +19,7 @@ def replay(
     method: Annotated[str, typer.Option(help="The service's method.")] = "dmse",
     model: served.Served = None,
     weights: options.Weights = None,
-    mode: Annotated[StreamMode, typer.Option(help="The service's --mode.")] = StreamMode.adapt,
+    mode: Annotated[served.StreamMode, typer.Option(help="The service's --mode.")] = served.StreamMode.adapt,
     guard: served.Guard = None,
     device: options.Device = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads of torch, as in the service.")] = 1,

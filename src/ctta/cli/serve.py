@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ import typer
 
 from ctta.cli import options, served
 from ctta.cli.options import parse_duration
-from ctta.cli.run import check_names
+from ctta.cli.names import check_names
 from ctta.errors import BadData, ParameterError
 
 if TYPE_CHECKING:
@@ -24,14 +23,6 @@ if TYPE_CHECKING:
 _DIGITS = "digits_resnet8"
 _LONGEST_WAIT = 10.0
 _PIXELS = 1 << 24
-
-
-class StreamMode(str, Enum):
-    """The mode of new streams."""
-
-    adapt = "adapt"
-    frozen = "frozen"
-    shadow = "shadow"
 
 
 def serve(
@@ -52,12 +43,12 @@ def serve(
         int | None, typer.Option(min=0, max=65535, metavar="PORT", help="Listen for gRPC too, on the same host.")
     ] = None,
     mode: Annotated[
-        StreamMode,
+        served.StreamMode,
         typer.Option(
             help="Mode of new streams: learn; do not learn; or shadow: answer without learning while a challenger "
             "learns beside."
         ),
-    ] = StreamMode.adapt,
+    ] = served.StreamMode.adapt,
     batch: Annotated[int, typer.Option(min=1, help="Most images in one batch of a stream.")] = 64,
     wait: Annotated[str, typer.Option(help="How long a request waits for others to share its batch.")] = "20ms",
     queue: Annotated[int, typer.Option(min=1, help="Most images that may wait in one stream.")] = 512,

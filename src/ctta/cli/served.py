@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,6 +44,14 @@ Served = Annotated[
         help=f"Source model: a name of ctta ls models, timm:NAME, torchvision:NAME, hf:FOLDER, {options.OWN}."
     ),
 ]
+
+
+class StreamMode(str, Enum):
+    """The mode of new streams."""
+
+    adapt = "adapt"
+    frozen = "frozen"
+    shadow = "shadow"
 
 
 @dataclass(frozen=True)
