@@ -105,13 +105,13 @@ def _table(outcomes: Sequence[Outcome], *, by_domain: bool) -> list[str]:
     for outcome in outcomes:
         mean, told, errors = outcome.mean, outcome.published, outcome.domains
         spread = "" if outcome.spread is None else f" ± {outcome.spread:.2f}"
-        line = [outcome.cell.label.replace("*", "\\*") + after_mark(outcome.cell.method)]
+        line = [outcome.cell.label.replace("*", "\\*") + after_mark(outcome.cell.procedure.method)]
         line += [f"{errors[domain]:.1f}" for domain in domains]
         line += [f"**{mean:.2f}**{spread}" if mean == best else f"{mean:.2f}{spread}"]
         if published:
             line += ["–", "–"] if told is None else [f"{told.mean:.1f}", f"{mean - told.mean:+.1f}"]
         body.append([*line, str(len(outcome.records))])
-    note = ["", AFTER_NOTE] if any(after_mark(outcome.cell.method) for outcome in outcomes) else []
+    note = ["", AFTER_NOTE] if any(after_mark(outcome.cell.procedure.method) for outcome in outcomes) else []
     return [_line(head), "|" + "---|" * len(head), *(_line(line) for line in body), *note]
 
 

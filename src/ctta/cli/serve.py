@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctta.cli import options, served
-from ctta.cli.options import parse_duration
 from ctta.cli.names import check_names
+from ctta.cli.options import parse_duration
 from ctta.errors import BadData, ParameterError
 
 if TYPE_CHECKING:
