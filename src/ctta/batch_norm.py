@@ -287,11 +287,13 @@ def _blend(layer: Any, x: Tensor, batch: Moments) -> Moments:
 
 def _moments(x: Tensor, like: Tensor) -> Moments:
     """Compute the moments of a batch in one fused pass, in the dtype of the layer's own statistics."""
-    if x.device.type in ("cpu", "cuda") and not _is_traced():
-        # The kernel of batch norm itself. It also moves running statistics, and takes its precision from them.
-        mean, var = torch.batch_norm_update_stats(x, torch.zeros_like(like), torch.zeros_like(like), 0.0)
-    else:
-        var, mean = torch.var_mean(x.to(like.dtype), _all_but_channels(x), correction=0)
+    if not _is_traced():
+        try:
+            # The kernel of batch norm itself. It also moves running statistics, and takes its precision from them.
+            return Moments(*torch.batch_norm_update_stats(x, torch.zeros_like(like), torch.zeros_like(like), 0.0))
+        except NotImplementedError:  # CPUs and CUDA have it, other devices may not
+            pass
+    var, mean = torch.var_mean(x.to(like.dtype), _all_but_channels(x), correction=0)
     return Moments(mean, var)
 
 
