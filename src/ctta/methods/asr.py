@@ -15,10 +15,11 @@ from typing_extensions import Unpack
 from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import entropy
+from ctta.methods._asr_parts import Knowledge
 from ctta.methods._tensors import flat, parts
 from ctta.methods.eata import select, weighted_entropy
 from ctta.methods.roid import correct_prior, sample_weights, weighted_loss
-from ctta.norms import norm_affine, source_statistics_where_single, use_batch_statistics
+from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds
 from ctta.recipes import per_dataset
 from ctta.registry import register
@@ -70,12 +71,7 @@ class ASR(Adapter):
 
     p_bar: Tensor | None
     level: Tensor | None
-    since_reset: Tensor
-    squares: Tensor
-    sums: Tensor
-    penalty: Tensor
-    importance: Tensor | None
-    centre: Tensor | None
+    strength: Tensor
 
     def __init__(
         self,
@@ -120,13 +116,10 @@ class ASR(Adapter):
         self.anchor = frozen_copy(self.student)
         trained = norm_affine(self.student)
         self.require_trainable(trained)
-        zeros = torch.zeros_like(flat(trained)).detach()
-        for name, value in (("squares", zeros), ("sums", zeros.clone()), ("importance", None), ("centre", None)):
-            self.register_buffer(name, value)
-        for name in ("since_reset", "penalty"):
-            self.register_buffer(name, zeros.new_zeros(()))
-        for name in ("p_bar", "level"):
-            self.register_buffer(name, None)
+        self.knowledge = Knowledge(trained)
+        self.register_buffer("strength", trained[0].detach().new_zeros(()))
+        self.register_buffer("p_bar", None)
+        self.register_buffer("level", None)
         self.begin(trained)
 
     def adapt(self, x: Tensor) -> Learning:
@@ -141,11 +134,12 @@ class ASR(Adapter):
         theta = flat(self.trained).detach()
         squares = torch.zeros_like(theta)
         if loss is not None:
-            squares, loss = self.step_with_penalty(loss)
+            squares, loss = self.step_with_penalty(loss, theta)
         self.p_bar = p_bar
-        self.squares, self.sums = self.squares + squares, self.sums + theta
-        if self.base == "roid":
-            self.return_to_source()
+        self.knowledge.add(squares, theta)
+        if self.base == "roid":  # weight ensembling
+            with torch.no_grad():
+                torch._foreach_lerp_(list[Tensor](self.trained), self.source_of_trained(), 1 - self.momentum_source)
         log = {"kept": float(kept), "disagreement": disagree} | self.reset_selectively(logits.detach(), disagree)
         return Step(self.combine(logits.detach()), None if loss is None else loss.item(), log)
 
@@ -164,34 +158,25 @@ class ASR(Adapter):
         p = z.softmax(1)
         before = torch.full_like(p[0], 1 / p.shape[1]) if self.p_bar is None else self.p_bar
         keep, weight = sample_weights(z, before, self.temperature)
-        with source_statistics_where_single(self.student):
-            logits_aug = self.student(self.view(x[keep], self.generator))
-        loss = weighted_loss(logits[keep], logits_aug, weight) / (self.batch_size or len(x))
+        total = weighted_loss(self.student, logits[keep], self.view(x[keep], self.generator), weight)
+        loss = total / (self.batch_size or len(x))
         return loss, self.momentum_probs * before + (1 - self.momentum_probs) * p.mean(0), int(keep.sum())
 
-    def step_with_penalty(self, loss: Tensor) -> tuple[Tensor, Tensor]:
-        """Step on loss + penalty sum F (theta - mu)^2; return the squared gradient of the loss alone, and that sum.
+    def step_with_penalty(self, loss: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Step on loss + strength sum F (theta - mu)^2; return the squared gradient of the loss alone, and that sum.
 
         Args:
             loss: The loss of the base.
+            theta: The trained parameters, flat.
         """
         self.require_gradient(loss.requires_grad)
         gradient = flat(torch.autograd.grad(self.require_finite(loss), self.trained, materialize_grads=True))
-        squares = gradient**2  # now, because an optimizer may write to the gradient
-        whole, descent = loss.detach(), gradient
-        if self.importance is not None and self.centre is not None:
-            shift = flat(self.trained).detach() - self.centre
-            whole = whole + self.penalty * (self.importance * shift**2).sum()
-            descent = gradient + 2 * self.penalty * self.importance * shift
-        for parameter, part in zip(self.trained, parts(descent, self.trained), strict=True):
+        penalty, slope = self.knowledge.penalty(theta)
+        whole = gradient + self.strength * slope
+        for parameter, part in zip(self.trained, parts(whole, self.trained), strict=True):
             parameter.grad = part
         self.apply_gradients()
-        return squares, whole
-
-    @torch.no_grad()
-    def return_to_source(self) -> None:
-        """Weight ensembling of ROID: theta <- m theta + (1 - m) theta_source for every trained parameter."""
-        torch._foreach_lerp_(list[Tensor](self.trained), self.source_of_trained(), 1 - self.momentum_source)
+        return gradient**2, loss.detach() + self.strength * penalty
 
     @torch.no_grad()
     def reset_selectively(self, logits: Tensor, disagree: float) -> dict[str, float]:
@@ -201,29 +186,20 @@ class ASR(Adapter):
             logits: Logits (N, C) of the batch, before the step.
             disagree: The share of predictions on which source and student disagree.
         """
-        self.since_reset = self.since_reset + 1
         # Of the mean logits, not of the mean prediction.
         e = entropy(logits.mean(0, keepdim=True)).item()
         start = math.log(logits.shape[1] * self.a_0)
         level = start if self.level is None else self.level.item()
         momentum = 1 - self.m_0 * (1 - disagree)
-        self.penalty = self.penalty.new_tensor(self.p_0 * disagree**2)
+        self.strength = self.strength.new_tensor(self.p_0 * disagree**2)
         reset = e < level
         if reset:
-            self.consolidate()
+            self.knowledge.consolidate()
             self.reset_later_layers(max(self.r_0 - self.r_1 * (level - e), 0.0))
             self.level = None
         else:
-            self.level = self.penalty.new_tensor(momentum * level + (1 - momentum) * e)
+            self.level = self.strength.new_tensor(momentum * level + (1 - momentum) * e)
         return {"concentration": e, "level": level, "reset": float(reset)}
-
-    def consolidate(self) -> None:
-        """Remember the mean weights since the last reset and their importance, and start to add up anew."""
-        importance, centre = self.squares / self.since_reset, self.sums / self.since_reset
-        self.importance = importance if self.importance is None else 0.9 * self.importance + 0.1 * importance
-        self.centre = centre if self.centre is None else 0.9 * self.centre + 0.1 * centre
-        self.squares, self.sums = torch.zeros_like(self.squares), torch.zeros_like(self.sums)
-        self.since_reset = torch.zeros_like(self.since_reset)
 
     def reset_later_layers(self, share: float) -> None:
         """Return all but the first tensors to the source, and restart the optimizer and the mean prediction.

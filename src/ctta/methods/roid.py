@@ -15,6 +15,7 @@ from typing_extensions import Unpack
 
 from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView, View
+from ctta.classifier import Classifier
 from ctta.functional import entropy, symmetric_cross_entropy
 from ctta.norms import norm_affine, source_statistics_where_single, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds
@@ -88,9 +89,8 @@ class ROID(Adapter):
         yield self.combine(logits.detach())
         p_bar = torch.full_like(p[0], 1 / p.shape[1]) if self.p_bar is None else self.p_bar
         keep, weight = sample_weights(logits.detach(), p_bar, self.temperature)
-        with source_statistics_where_single(self.student):
-            logits_aug = self.student(self.view(x[keep], self.generator))
-        loss = weighted_loss(logits[keep], logits_aug, weight) / (self.batch_size or len(x))
+        total = weighted_loss(self.student, logits[keep], self.view(x[keep], self.generator), weight)
+        loss = total / (self.batch_size or len(x))
         self.descend(loss)
         self.p_bar = self.momentum_probs * p_bar + (1 - self.momentum_probs) * p.mean(0)
         return Step(self.combine(logits.detach()), loss.item(), {"kept": float(keep.sum()), **self.return_to_source()})
@@ -121,14 +121,17 @@ def sample_weights(logits: Tensor, p_bar: Tensor, temperature: float) -> tuple[T
     return keep, (diverse * certain / temperature).exp()[keep]
 
 
-def weighted_loss(logits: Tensor, logits_aug: Tensor, weight: Tensor) -> Tensor:
+def weighted_loss(student: Classifier, logits: Tensor, view: Tensor, weight: Tensor) -> Tensor:
     """Return the weighted sum of the soft likelihood ratio and the consistency with an augmented view: scalar.
 
     Args:
+        student: The network.
         logits: Logits (N, C). As published, they are not detached as the target of the consistency term.
-        logits_aug: Logits (N, C) of the augmented view.
+        view: The augmented images (N, C, H, W), which the network normalises among themselves.
         weight: The weights (N,).
     """
+    with source_statistics_where_single(student):
+        logits_aug = student(view)
     consistency = 0.5 * symmetric_cross_entropy(logits_aug, logits)
     return (weight * (soft_likelihood_ratio(logits) + consistency)).sum()
 
