@@ -195,8 +195,8 @@ def test_an_adapter_that_moves_away_slowly_makes_the_new_distance_usual() -> Non
 
 def test_a_slow_loss_of_diversity_is_an_alarm_in_the_end() -> None:
     watch = Watch(DEFAULT_RULES)
-    alarms = [i for i in range(40) if watch.observe(seen(0.95, 0.04)).alarm]
-    # The excess is (0.04 - 0.025) / 0.025 = 0.6 of 50 images: 30 of the 150 that are borne.
+    alarms = [i for i in range(40) if watch.observe(seen(0.95, 0.0561)).alarm]
+    # The excess is (0.0561 - 0.035) / 0.035 = 0.603 of 50 images: 30.1 of the 150 that are borne.
     assert alarms[0] == 4
 
 
