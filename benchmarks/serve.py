@@ -17,7 +17,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from ctta._adapter.answer import finish
 from ctta._system.files import write_atomically
 from ctta.adapter import Adapter, Step
 from ctta.classifier import Classifier
+from ctta.guard import DEFAULT_RULES, Rule, parse_rules
 from ctta.guarded import Guarded
 from ctta.nets.cifar_resnet import CifarResNet
 from ctta.registry import get_method
@@ -93,7 +94,7 @@ class Bench:
             yield self._open(variant, share, share * capacity)
 
     def _service(self, variant: str) -> Service:
-        cls = self._method
+        cls: Any = self._method
         if variant == "after":
 
             class After(cls):  # type: ignore[misc]
@@ -155,7 +156,9 @@ class Bench:
 
 def memory(source: Classifier, method: str) -> Memory:
     """Measure the third stream of a service."""
-    service = _service(source, get_method(method), "adapt")
+    # A rule that needs states to return to, and never fires on what the streams get.
+    guard = parse_rules("skipped > 0.5: rollback")
+    service = _service(source, get_method(method), "adapt", guard)
     weights = sum(p.nbytes for p in source.parameters())
     x = torch.rand(LARGEST, 3, 32, 32)
     # Twice as many batches as the guard waits before it keeps a state, and one more for the good measure.
@@ -168,6 +171,7 @@ def memory(source: Classifier, method: str) -> Memory:
         one = _tensor_bytes() - before
         for _ in range(long_run):
             _learn(service, "third", x)
+        service.snapshot("third")
         return Memory(method, one / weights, (_tensor_bytes() - before) / weights)
     finally:
         service.close()
@@ -178,9 +182,11 @@ def _learn(service: Service, stream: str, x: Tensor) -> None:
     service.state(stream)  # waits for the learning
 
 
-def _service(source: Classifier, make: Callable[[Classifier], Adapter], mode: Mode) -> Service:
+def _service(
+    source: Classifier, make: Callable[[Classifier], Adapter], mode: Mode, guard: Sequence[Rule] = DEFAULT_RULES
+) -> Service:
     limits = Limits(queue=100_000, learn_share=1.0)
-    return Service(source, make, name="bench", state=None, limits=limits, mode=mode)
+    return Service(source, make, name="bench", state=None, limits=limits, mode=mode, guard=guard)
 
 
 def _requests(seed: int) -> Iterator[Tensor]:

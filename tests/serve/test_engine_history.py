@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import errno
+import gc
 import math
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -279,6 +282,30 @@ def test_snapshots_are_written_by_another_thread(monkeypatch: pytest.MonkeyPatch
         ask(service, images(8))
         service.snapshot("cam")
     assert threads == {"ctta-writer"}
+
+
+def test_a_waiting_stream_holds_no_copy_of_its_state_and_no_images() -> None:
+    with serving() as service:
+        x = images(8)
+        held = weakref.ref(x.untyped_storage())
+        ask(service, x)
+        del x
+        service.state("cam")
+        service.snapshot("cam")
+        adapter = service._lanes["cam"]._keeper.learner.adapter  # type: ignore[union-attr]
+        deadline = time.monotonic() + WAIT
+        while time.monotonic() < deadline and (held() is not None or copies_of(adapter)):
+            gc.collect()
+        assert held() is None
+        assert copies_of(adapter) == 0
+
+
+def copies_of(adapter: ctta.Guarded) -> int:
+    """Tensors somewhere that are equal to a weight of an adapter and are not that weight."""
+    weight = adapter.trained[0]
+    # By type: isinstance would ask objects that answer with a warning.
+    tensors = [found for found in gc.get_objects() if issubclass(type(found), torch.Tensor)]
+    return sum(t is not weight and t.shape == weight.shape and torch.equal(t, weight) for t in tensors)
 
 
 def test_a_snapshot_can_be_pinned_and_unpinned_later(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ class Guarded(Facade):
         self.signals, self.verdict = signals, self.watch.observe(signals)
         if self.verdict.restore is not None:
             self._states.restore(self.verdict.restore)
-        elif learnt and self.watch.calm():
+        elif learnt and self.watch.rules and self.watch.calm():
             self._states.learnt()
         return self.verdict
 

@@ -232,6 +232,7 @@ class Lane:
                     self._batches.serve(work)
                 else:
                     self._keeper.evict()
+                del work  # it holds images, or the copy of a whole state, and the next work may be far away
             self._keeper.save_changes()
         except BaseException as error:
             logger.exception("stream %s stopped", self.name)

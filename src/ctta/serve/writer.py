@@ -33,10 +33,14 @@ class Writer:
 
     def _run(self) -> None:
         while (item := self._jobs.get()) is not None:
-            job, done = item
-            try:
-                job()
-            except Exception as error:  # noqa: BLE001, whoever waits for the job gets it
-                done.set_exception(error)
-            else:
-                done.set_result(None)
+            _do(*item)
+            del item  # it holds the copy of a whole state, and the next job may be far away
+
+
+def _do(job: Callable[[], None], done: Future[None]) -> None:
+    try:
+        job()
+    except Exception as error:  # noqa: BLE001, whoever waits for the job gets it
+        done.set_exception(error)
+    else:
+        done.set_result(None)
