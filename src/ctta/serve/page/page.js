@@ -34,6 +34,7 @@ function draw() {
   const history = histories.get(chosen);
   find("detail").hidden = !history;
   find("nothing").hidden = Boolean(history) || refusal !== null;
+  find("streams").hidden = refusal !== null && !histories.size;
   if (history) view.draw(history, now());
   const alarms = troubled([...histories.values()].map((one) => one.status));
   document.title = `${alarms ? `(${alarms}) ` : ""}${chosen ?? "ctta serve"}`;
