@@ -11,6 +11,7 @@ from types import ModuleType
 
 from typing_extensions import is_typeddict
 
+from ctta.errors import MissingExtra
 from docgen.docstrings import parse
 
 #: Packages whose own modules are checked; commands explain their arguments by their --help.
@@ -25,6 +26,8 @@ PACKAGES = (
     "ctta.datasets",
     "ctta.datasets.write",
     "ctta.fetch",
+    "ctta.guard",
+    "ctta.guarded",
     "ctta.methods",
     "ctta.nets",
     "ctta.paper",
@@ -42,14 +45,18 @@ def undocumented() -> list[str]:
 
 
 def modules_of(package: str) -> Iterator[ModuleType]:
-    """Import the public modules of a package, without its subpackages.
+    """Import the public modules of a package, without its subpackages and what needs an extra that is not installed.
 
     Args:
         package: The name of the package.
     """
     for found in iter_modules(import_module(package).__path__):
         if not found.ispkg and not found.name.startswith("_"):
-            yield import_module(f"{package}.{found.name}")
+            try:
+                module = import_module(f"{package}.{found.name}")
+            except MissingExtra:
+                continue
+            yield module
 
 
 def public(module: ModuleType) -> Iterator[tuple[str, object]]:

@@ -185,7 +185,8 @@ class Adapter(CheckedArguments, BatchPart):
     def freeze(self) -> Frozen:
         """Return a plain module that predicts as this adapter does now, for export or deployment without learning.
 
-        It is a copy: later steps of the adapter do not change it. CoTTA's average over random views is not part of it.
+        It is a copy: later steps of the adapter do not change it. CoTTA's average over random views and LAME's
+        correction by the rest of the batch are not part of it.
 
         Example:
             >>> import torch, ctta

@@ -55,7 +55,7 @@ class SharedOptions(StateOptions, total=False):
     nesterov: bool
 
 
-def with_defaults(defaults: SharedOptions, given: SharedOptions) -> SharedOptions:
+def with_defaults(defaults: SharedOptions, given: AnswerOptions) -> SharedOptions:
     """Complete the options that the user gave with a method's own defaults.
 
     Args:

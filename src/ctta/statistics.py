@@ -275,7 +275,7 @@ _KINDS: Mapping[str, Callable[..., _Short]] = {kind.name: kind for kind in _SHOR
 WORDS = "'batch', 'source', 'prior:16', 'share:0.4', 'misfit', 'moving:0.05' or a ctta.statistics.Statistics"
 
 
-def as_statistics(given: Statistics | str) -> Statistics:
+def as_statistics(given: object) -> Statistics:
     """Read the short form of statistics.
 
     Args:

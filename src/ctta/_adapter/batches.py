@@ -139,7 +139,8 @@ class BatchPart(MethodPart):
     @torch.no_grad()
     def _answer_newest(self, held: Tensor, newest: int) -> Tensor:
         """Predict for the last images of a window; batch norms take their statistics from the whole window."""
-        if all(isinstance(statistics, Source) for statistics in self._chosen_statistics()):
+        alone = all(isinstance(statistics, Source) for statistics in self._chosen_statistics())
+        if alone and not self.predicts_batch_together:
             return self.answer(held[-newest:])
         with source_statistics_where_single(self):
             return self.answer(held)[-newest:]

@@ -53,6 +53,8 @@ class MethodPart(AdapterState):
     trains: ClassVar[str] = "every parameter"
     # Whether the prediction for a batch is made before the method takes anything from the batch.
     predicts_first: ClassVar[bool] = True
+    # Whether the prediction for an image depends on the rest of its batch although no batch norm takes part.
+    predicts_batch_together: ClassVar[bool] = False
     # Forward passes of a batch through a network in one step, and how many of them are differentiated.
     passes: tuple[int, int]
     # The networks whose logits make the prediction, in the order in which combine takes them.

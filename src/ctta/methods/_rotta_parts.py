@@ -165,7 +165,7 @@ class Memory(OptionalState):
         """
         if self.images is not None and self.images.shape[1:] != x.shape[1:]:
             raise ImageShape(
-                f"RoTTA learns from a memory of images of one size; it holds {tuple(self.images.shape[1:])} and got "
+                f"The memory takes images of one size; it holds {tuple(self.images.shape[1:])} and got "
                 f"{tuple(x.shape[1:])}. Resize them, or reset() the adapter."
             )
 
