@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import ctta
+from contract.variations import SETTINGS
 from ctta import errors
 from ctta.norms import batch_norms
 from ctta.registry import methods
@@ -19,10 +20,9 @@ from ctta.testing.compare import difference
 from ctta.testing.models import bn_cnn
 from ctta.testing.task import drifting_images, trained
 
-SETTINGS = {"rotta": {"update_every": 8, "memory_size": 8}}
-# The mean over random views is no fixed function: frozen, CoTTA predicts with its teacher on the images themselves.
+# The mean over random views is no fixed function: frozen, CoTTA and PETAL predict with the teacher on the images.
 # LAME corrects the predictions of a batch until they converge: frozen, it predicts with the model alone.
-FIXED = sorted(set(methods()) - {"cotta", "lame"})
+FIXED = sorted(set(methods()) - {"cotta", "lame", "petal"})
 
 
 def batches(count: int) -> tuple[Tensor, ...]:

@@ -50,6 +50,16 @@ class MethodFacts:
     recipes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     predicts_first: bool = True
 
+    @property
+    def module(self) -> str:
+        """The module of the class."""
+        return self.home.partition(":")[0]
+
+    @property
+    def class_name(self) -> str:
+        """The name of the class."""
+        return self.home.partition(":")[2]
+
 
 def facts_of(name: str, cls: type[Adapter]) -> MethodFacts:
     """Read the facts of a method from its class.

@@ -6,16 +6,28 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ctta.classifier import Classifier
 from ctta.norms import norm_affine
 from ctta.testing.subject import Variation
 from ctta.testing.task import labelled_images
 
+
+def noisy(x: Tensor, generator: torch.Generator) -> Tensor:
+    """A cheap view: one random number per pixel."""
+    return (x + 0.05 * torch.randn(x.shape, generator=generator).to(x)).clamp(0, 1)
+
+
 # Settings under which a short stream of small batches reaches every part of a method. A method without an entry is
 # checked as it is.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "cotta": {"views": 2},
+    "memo": {"views": 2, "view": noisy},
+    "note": {"update_every": 8, "memory_size": 16},
+    "obao": {"buffer_size": 16, "replay": 8, "e_margin": 1.0},
+    "petal": {"views": 2},
+    "petta": {"memory_size": 16},
     # In a batch of 32 images each class has about three: two neighbours of the same class.
     "lame": {"k": 2},
     "t3a": {"filter_k": 5},
@@ -32,6 +44,19 @@ def fisher(model: Classifier) -> dict[str, Any]:
     """Weights that count, and margins that keep samples after the first step, which is the one it cannot change."""
     weights = torch.ones(sum(p.numel() for p in norm_affine(model)))
     return {"fisher": weights, "e_margin": 1.0, "d_margin": 1.0}
+
+
+def posterior(model: Classifier) -> dict[str, Any]:
+    """A posterior that is not the source, with a weight that counts."""
+    flat = torch.cat([p.detach().flatten() for p in model.model.parameters()])
+    return {"prior_mean": 0.9 * flat, "prior_var": 0.1 + flat**2, "prior_weight": 1.0}
+
+
+def features(model: Classifier) -> dict[str, Any]:
+    """Statistics of features from which the stream drifts; one class has none."""
+    mean = model.weight.abs()
+    mean[3] = torch.nan
+    return {"feature_mean": mean, "feature_var": torch.full_like(mean, 0.1)}
 
 
 # Momentum shows from the second step on: margins that keep samples after the first.
@@ -66,6 +91,23 @@ VARIATIONS: Mapping[str, Mapping[str, Variation]] = {
         "fisher": fisher,
         "fisher_alpha": lambda model: fisher(model) | {"fisher_alpha": 1.0},
         "come_mass": COME | {"e_margin": 1.0, "d_margin": 1.0},
+    },
+    "memo": {"reset_every": {"episodic": False, "reset_every": 2}},
+    "petal": {
+        "prior_mean": posterior,
+        "prior_var": posterior,
+        "prior_weight": posterior,
+        "quantile": {"quantile": 0.5},
+        "restore_p": {"restoration": "random", "restore_p": 0.5},
+    },
+    "petta": {
+        "feature_mean": lambda model: ({}, features(model)),
+        "feature_var": lambda model: (
+            features(model),
+            features(model) | {"feature_var": features(model)["feature_mean"]},
+        ),
+        "adaptive_alpha": lambda model: features(model) | {"adaptive_alpha": False},
+        "adaptive_lambda": lambda model: features(model) | {"adaptive_lambda": False},
     },
     "rdumb": {"momentum": MOMENTUM},
     "sar": {"come_mass": COME | {"e_margin": 1.0}},

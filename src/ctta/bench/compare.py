@@ -9,7 +9,6 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from ctta.bench.comparability import MUST_MATCH, comparable, comparable_key, distinctions, missing
 from ctta.bench.defaults import recipe_named
@@ -53,7 +52,7 @@ class Row:
         known = [size for size in sizes if size is not None]
         return statistics.fmean(known) if len(known) == len(sizes) else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The numbers of the row as a JSON object, without the records."""
         return {name: value for name, value in asdict(self).items() if name != "records"}
 

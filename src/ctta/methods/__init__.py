@@ -1,15 +1,22 @@
-"""The methods, one file per paper."""
+"""The methods, one file per paper. Written by scripts/method_table.py."""
 
 from ctta.methods.asr import ASR
 from ctta.methods.bn import BN
+from ctta.methods.bnema import BNEMA
 from ctta.methods.cmf import CMF
 from ctta.methods.cotta import CoTTA
 from ctta.methods.deyo import DeYO
 from ctta.methods.dmse import DMSE
+from ctta.methods.dua import DUA
 from ctta.methods.eata import EATA, fisher_from_source
 from ctta.methods.lame import LAME
 from ctta.methods.law import LAW
+from ctta.methods.memo import MEMO
+from ctta.methods.note import NOTE
+from ctta.methods.obao import OBAO
 from ctta.methods.palm import PALM
+from ctta.methods.petal import PETAL, Swag, swag_from_source
+from ctta.methods.petta import FeatureStatistics, PeTTA, feature_statistics_from_source
 from ctta.methods.rdumb import RDumb
 from ctta.methods.rmt import RMT
 from ctta.methods.roid import ROID
@@ -25,12 +32,18 @@ from ctta.methods.tent import Tent
 __all__ = [
     "ASR",
     "BN",
+    "BNEMA",
     "CMF",
     "DMSE",
+    "DUA",
     "EATA",
     "LAME",
     "LAW",
+    "MEMO",
+    "NOTE",
+    "OBAO",
     "PALM",
+    "PETAL",
     "RMT",
     "ROID",
     "RPL",
@@ -40,9 +53,14 @@ __all__ = [
     "T3A",
     "CoTTA",
     "DeYO",
+    "FeatureStatistics",
+    "PeTTA",
     "RDumb",
     "RoTTA",
     "Source",
+    "Swag",
     "Tent",
+    "feature_statistics_from_source",
     "fisher_from_source",
+    "swag_from_source",
 ]

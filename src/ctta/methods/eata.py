@@ -27,6 +27,8 @@ from ctta.prototypes import source_images
 from ctta.recipes import per_dataset
 from ctta.registry import register
 
+__all__ = ["EATA", "fisher_from_source"]
+
 
 @register
 class EATA(Adapter):

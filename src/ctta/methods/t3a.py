@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Literal
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,7 @@ from ctta.classifier import Classifier
 from ctta.freeze import Frozen
 from ctta.functional import entropy
 from ctta.norms import use_batch_statistics
-from ctta.options import StateOptions, check_bounds
+from ctta.options import SharedOptions, StateOptions, check_bounds, with_defaults
 from ctta.recipes import without_optimizer
 from ctta.registry import register
 
@@ -38,8 +38,8 @@ class T3A(Adapter):
     Args:
         model: The source model, or a `Classifier` around it.
         filter_k: How many features to keep per class; -1 keeps all, and then memory grows with the stream.
-        statistics: What batch norms normalise with: the "source" statistics, as published, or those of the "batch".
-        options: ``seed``, ``reset_every``, ``window``, ``precision`` and ``invalid``; see `Adapter`.
+        options: ``seed``, ``reset_every``, ``window``, ``precision``, ``invalid`` and ``statistics``; see `Adapter`. As
+            published, the statistics are those of the source.
 
     Example:
         >>> import torch, ctta
@@ -52,6 +52,7 @@ class T3A(Adapter):
     learns = False
     predicts_first = False
     passes = (1, 0)
+    defaults: ClassVar[SharedOptions] = {"statistics": "source"}
     recipes = without_optimizer(filter_k={"cifar10-c": 100, "cifar100-c": 20, "imagenet-c": 20, "domainnet-126": 100})
 
     supports: Tensor
@@ -63,17 +64,13 @@ class T3A(Adapter):
         model: nn.Module,
         *,
         filter_k: int = 20,
-        statistics: Literal["source", "batch"] = "source",
         **options: Unpack[StateOptions],
     ) -> None:
-        super().__init__(model, **options)
+        super().__init__(model, **with_defaults(self.defaults, options))
         self.filter_k = filter_k
-        self.statistics = statistics
         if filter_k != -1:
             check_bounds(self, filter_k=(1, math.inf))
-        self.uses_batch_statistics = statistics == "batch"
-        if self.uses_batch_statistics:
-            use_batch_statistics(self.student)
+        use_batch_statistics(self.student)
         rows = self.student.weight
         bias = self.student.head.bias
         logits = F.linear(rows, rows, bias.detach() if isinstance(bias, Tensor) else None)
