@@ -4,7 +4,7 @@ INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 ISA_TESTS := tests/test_layout.py tests/test_conformance.py tests/nets/test_train_cifar.py \
   tests/contract/test_contract.py -k "not method_keeps or (not memory_is_flat and (dmse or tent or rmt))"
 
-.PHONY: demo test test-isa test-models test-ray pythons lowest hostile bench lint check clean
+.PHONY: demo test test-isa test-models test-ray pythons lowest hostile bench package lint check clean
 
 demo: .venv/.installed
 	$(BIN)/ctta demo
@@ -41,13 +41,17 @@ hostile: .venv/.installed
 bench: .venv/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks --json bench.json
 
+# The built package, its metadata, and the wheel in a fresh environment outside this tree.
+package: .venv/.installed
+	$(BIN)/python scripts/package.py
+
 lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 
-check: test test-isa test-models test-ray pythons lint
+check: test test-isa test-models test-ray pythons package lint
 
 clean:
 	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -28,6 +28,9 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "obao": {"buffer_size": 16, "replay": 8, "e_margin": 1.0},
     "petal": {"views": 2},
     "petta": {"memory_size": 16},
+    # In a batch of 32 images each class has about three: two neighbours of the same class.
+    "lame": {"k": 2},
+    "t3a": {"filter_k": 5},
     "rotta": {"update_every": 8, "memory_size": 16},
 }
 
@@ -59,7 +62,26 @@ def features(model: Classifier) -> dict[str, Any]:
 # Momentum shows from the second step on: margins that keep samples after the first.
 MOMENTUM = {"optimizer": "sgd", "lr": 0.1, "momentum": 0.5, "e_margin": 1.0, "d_margin": 1.0}
 
+COME = {"loss": "come", "come_mass": 1000.0}
+
+# A level that the concentration falls below soon, and samples to learn from after every reset.
+RESETS = {"a_0": 0.95, "r_0": 0.9, "r_1": 0.1, "lr": 0.02, "e_margin": 1.0, "d_margin": 1.0}
+ROID = {"base": "roid"}
+
 VARIATIONS: Mapping[str, Mapping[str, Variation]] = {
+    "asr": {
+        "momentum": RESETS | {"optimizer": "sgd", "momentum": 0.5},
+        "m_0": RESETS | {"a_0": 0.9, "m_0": 0.9},
+        "p_0": RESETS | {"p_0": 500.0},
+        "r_0": RESETS | {"r_0": 0.2},
+        "r_1": (RESETS, RESETS | {"r_1": 20.0}),
+        "momentum_source": ROID | {"momentum_source": 0.5},
+        "momentum_probs": ROID | {"momentum_probs": 0.5},
+        "temperature": ROID | {"temperature": 1.0},
+        "batch_size": ROID | {"optimizer": "sgd", "lr": 0.1, "batch_size": 16},
+        "view": ROID | {"view": lambda x, generator: x},
+    },
+    "cmf": {"alpha": {"q": 0.9, "alpha": 0.5}},
     "dmse": {
         "teacher_reset": {"e_min": 5.0, "teacher_reset": False},
         "reset_by": {"e_min": 0.7, "reset_by": "average"},
@@ -68,6 +90,7 @@ VARIATIONS: Mapping[str, Mapping[str, Variation]] = {
         "momentum": MOMENTUM,
         "fisher": fisher,
         "fisher_alpha": lambda model: fisher(model) | {"fisher_alpha": 1.0},
+        "come_mass": COME | {"e_margin": 1.0, "d_margin": 1.0},
     },
     "memo": {"reset_every": {"episodic": False, "reset_every": 2}},
     "petal": {
@@ -87,6 +110,9 @@ VARIATIONS: Mapping[str, Mapping[str, Variation]] = {
         "adaptive_lambda": lambda model: features(model) | {"adaptive_lambda": False},
     },
     "rdumb": {"momentum": MOMENTUM},
+    "sar": {"come_mass": COME | {"e_margin": 1.0}},
+    "shot": {"threshold": {"labels": "confident", "threshold": 0.5}},
+    "tent": {"come_mass": COME},
     "rmt": {
         "source": (replay(8), replay(9)),
         "lambda_src": replay(8),
