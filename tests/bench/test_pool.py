@@ -15,10 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from typer.testing import CliRunner
 
 from ctta.bench.executors import run_jobs
-from ctta.bench.folder import RunFolder
+from ctta.bench.folder import RunFolder, read_records
 from ctta.bench.jobs import Job
+from ctta.cli import app
 from ctta.errors import ConcurrentUse, ParameterError, WorkerLost
 from running import numbers, wait_for
 
@@ -29,7 +32,15 @@ pytestmark = [
 
 CODE = """
 import os, signal
+import torch
+from torch import nn
 import ctta
+
+def build():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, stride=4), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10)
+    )
 
 class Halting(ctta.Tent):
     '''Tent whose process stands still in the middle of a run, where HALT is set.'''
@@ -43,11 +54,11 @@ OPTIONS = "--corruptions fog,contrast --images 60 --batch-size 5 --seed 0..2 --w
 
 
 @pytest.fixture(scope="module")
-def method(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A method that holds the workers of ``parent``, and is Tent in this process."""
+def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A method that holds the workers of ``parent``, and is Tent in this process; and a model."""
     file = tmp_path_factory.mktemp("code") / "halting.py"
     file.write_text(CODE)
-    return f"{file}:Halting"
+    return file
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +71,10 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def jobs(method: str, images: Path) -> list[Job]:
-    """The jobs of ``parent``."""
+def jobs(code: Path, images: Path) -> list[Job]:
+    """The jobs of ``line``."""
     size = {"corruptions": ("fog", "contrast"), "images": 60, "batch_size": 5}
-    job = Job(method, "cifar10-c", "digits_resnet8", data=images, **size)
+    job = Job(f"{code}:Halting", "cifar10-c", f"{code}:build", data=images, **size)
     return [job.with_seed(seed) for seed in range(3)]
 
 
@@ -74,15 +85,20 @@ def whole(one_thread: None, jobs: list[Job], tmp_path_factory: pytest.TempPathFa
     return all_numbers(jobs, folder)
 
 
+@pytest.fixture(scope="module")
+def line(code: Path, images: Path) -> list[str]:
+    """The command that has two workers do the jobs."""
+    own = [f"{code}:Halting", "cifar10-c", "--model", f"{code}:build", "--data", str(images)]
+    return ["run", *own, *OPTIONS.split()]
+
+
 @pytest.fixture
-def parent(method: str, images: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def parent(line: list[str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that has two others do the jobs; all are in a group of their own."""
     # A script in the background, which the tests may be run by, has Ctrl-C ignored.
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    command = [sys.executable, "-c", f"{heard}; from ctta.cli import main; main()", "run", method, "cifar10-c"]
-    command += ["--data", str(images), "--model", "digits_resnet8", "--out", str(tmp_path), *OPTIONS.split()]
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-c", f"{heard}; from ctta.cli import main; main()", *line, "--out", str(tmp_path)],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -168,6 +184,24 @@ def check_saved(runs: Iterable[Path], folder: Path, jobs: list[Job], whole: Any)
     assert all_numbers(jobs, folder) == whole
     # A step that was made again would have taken another time.
     assert all(lines_of(run)[: len(lines)] == lines for run, lines in saved.items())
+
+
+@pytest.mark.slow
+def test_workers_give_the_numbers_events_and_messages_of_one_process(
+    line: list[str], jobs: list[Job], tmp_path: Path, whole: Any
+) -> None:
+    runs, events = tmp_path / "runs", tmp_path / "events"
+    [done] = run_jobs(jobs[:1], runs)
+    result = CliRunner().invoke(app, [*line, "--out", str(runs), "--tensorboard", str(events)])
+    assert result.exit_code == 0, result.output
+    assert f"already done, {runs / done.address / 'record.json'}" in result.stderr.splitlines()
+    assert result.stderr.count("already done") == 1
+    records = sorted(read_records(runs), key=lambda record: record.spec.seed)
+    assert [numbers(record, runs) for record in records] == whole
+    for record in records:
+        [run] = events.glob(f"*_seed={record.spec.seed}_{record.address[:8]}")
+        logged = EventAccumulator(str(run)).Reload().Scalars("step/error")
+        assert [scalar.step for scalar in logged] == list(range(STEPS))
 
 
 @pytest.mark.slow

@@ -85,7 +85,8 @@ def _only_new_objects() -> Iterator[_Existing]:
     alive = gc.get_objects()
     # type() instead of isinstance, which would trigger lazy proxies of other libraries.
     existing = _Existing(
-        [o for o in alive if type(o) in _CONTAINERS and o is not alive], [o for o in alive if issubclass(type(o), Tensor)]
+        [o for o in alive if type(o) in _CONTAINERS and o is not alive],
+        [o for o in alive if issubclass(type(o), Tensor)],
     )
     del alive
     gc.freeze()
@@ -98,11 +99,19 @@ def _only_new_objects() -> Iterator[_Existing]:
 def _in_use(existing: _Existing) -> _Use:
     gc.collect()
     alive = gc.get_objects()
-    tensors: list[Tensor] = [*existing.tensors, *(o for o in alive if issubclass(type(o), Tensor))]
     # The garbage collector does not track numbers and strings; count the entries of their containers instead.
-    containers = [o for o in alive if type(o) in _CONTAINERS and o is not alive and o is not tensors]
-    entries = sum(map(len, containers)) + sum(map(len, existing.containers))
+    entries = sum(map(len, _containers(alive))) + sum(map(len, existing.containers))
+    tensors = existing.tensors + _tensors(alive)
     return _Use(len(tensors), _bytes(tensors), _graph_nodes(tensors), len(alive), entries)
+
+
+def _containers(alive: list[Any]) -> list[Sized]:
+    return [o for o in alive if type(o) in _CONTAINERS and o is not alive]
+
+
+def _tensors(alive: list[Any]) -> list[Tensor]:
+    # issubclass of the type: isinstance would trigger lazy proxies of other libraries.
+    return [o for o in alive if issubclass(type(o), Tensor)]
 
 
 def _bytes(tensors: list[Tensor]) -> int:
