@@ -37,12 +37,16 @@ def test_published_errors_of_the_main_table_average_to_the_published_mean() -> N
 @pytest.mark.parametrize(
     ("name", "dataset"), [(e.name, dataset) for e in EXPERIMENTS.values() for dataset in e.datasets]
 )
-def test_every_cell_can_be_built_and_cells_are_different_runs(name: str, dataset: str) -> None:
+def test_cells_are_different_runs(name: str, dataset: str) -> None:
     cells = experiment(name).cells(dataset)
     assert len({cell.label for cell in cells}) == len(cells)
     assert len({repr(replace(cell, label="", published=None)) for cell in cells}) == len(cells)
-    for settings in {repr(cell.settings): cell for cell in cells}.values():
-        method(settings.method)(net(), **settings.settings)
+
+
+def test_every_cell_can_be_built() -> None:
+    cells = [cell for e in EXPERIMENTS.values() for dataset in e.datasets for cell in e.cells(dataset)]
+    for cell in {(cell.method, repr(cell.settings)): cell for cell in cells}.values():
+        method(cell.method)(net(), **cell.settings)
 
 
 def test_figures_the_paper_publishes_once_stand_where_it_has_them() -> None:
