@@ -37,7 +37,7 @@ FAMILIES: dict[str, Family] = {
     "convmixer": Family("convmixer:ConvMixer", 28, {"dim": 64, "depth": 4, "kernel_size": 7, "patch_size": 7}),
     "convnext": Family("test_convnext"),
     "cpubone": Family("cpubone_nano"),
-    "crossvit": Family("crossvit_tiny_240", 240, {"depth": [[1, 1, 0]]}),
+    "crossvit": Family("crossvit_tiny_240", 240, {"depth": [[1, 1, 0]] * 3}),
     "csatv2": Family("csatv2", 64, {"dims": (16, 24, 32, 48)}),
     "cspnet": Family("cs3darknet_s"),
     "davit": Family("davit_tiny", 64, {**_STAGES, "embed_dims": (16, 32, 48, 64), "num_heads": (1, 2, 3, 4)}),
