@@ -2,19 +2,22 @@
 
 Clients send requests of 1 to 16 images to one stream. Three variants answer them in one run: "frozen" does not learn,
 "after" replies when the learning is done, "split" replies first. Closed loop: every client waits for its answer before
-it sends the next request. Open loop: requests arrive at random at a share of what "after" can do, whoever waits.
-Then the memory that a further stream takes, as a share of the weights.
+it sends the next request. Open loop: requests arrive at random at a share of what "after" can do, whoever waits. Every
+load lasts as long as was asked for, so that the whole takes about ten times that.
+Then the memory that a further stream takes, as a share of the weights: after its first step, and in the long run, when
+its guard holds states to return to.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import json
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,13 +30,18 @@ from ctta._adapter.answer import finish
 from ctta._system.files import write_atomically
 from ctta.adapter import Adapter, Step
 from ctta.classifier import Classifier
+from ctta.guard import DEFAULT_RULES, Rule, parse_rules
+from ctta.guarded import Guarded
 from ctta.nets.cifar_resnet import CifarResNet
 from ctta.registry import get_method
 from ctta.serve.service import Service
 from ctta.serve.types import Ask, Limits, Mode, Reply
+from ctta.testing.models import bn_cnn
 
 VARIANTS = ("frozen", "after", "split")
 LARGEST = 16
+#: The split's median time to answer as a share of reply-after-learning, at most.
+TARGET = 0.5
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,7 @@ class Load:
 
     load: str
     variant: str
+    requests: int
     p50: float
     p99: float
     images_per_second: float
@@ -49,119 +58,157 @@ class Load:
     shed: int
 
 
-def measure(method: str, requests: int, clients: int, shares: tuple[float, ...]) -> list[Load]:
-    """Every variant, closed loop and open loop at shares of the capacity of "after"."""
-    found = [_closed(variant, method, requests, clients) for variant in VARIANTS]
-    capacity = next(load.images_per_second for load in found if load.variant == "after")
-    for share in shares:
-        found += [_open(variant, method, requests, share, share * capacity) for variant in VARIANTS]
-    return found
+@dataclass(frozen=True)
+class Memory:
+    """What a further stream takes, as a share of the weights."""
+
+    method: str
+    after_one_step: float
+    in_the_long_run: float
 
 
-def memory(method: str) -> float:
-    """Bytes that a further stream takes once it has learnt, as a share of the weights."""
-    source = _source()
-    with _Running(source, get_method(method), "adapt") as running:
-        x = torch.rand(LARGEST, 3, 32, 32)
-        for name in ("first", "second"):
-            running.service.submit(Ask(name, x)).result()
-            running.service.snapshot(name)
-        before = _tensor_bytes()
-        running.service.submit(Ask("third", x)).result()
-        running.service.snapshot("third")
-        return (_tensor_bytes() - before) / sum(p.nbytes for p in source.parameters())
+class Bench:
+    """Loads on services of one network and one method.
 
+    Args:
+        source: The source classifier.
+        method: The method's name.
+        seconds: How long requests are sent under every load.
+        clients: Concurrent clients in the closed loop.
+    """
 
-class _Running:
-    """A service of one variant, closed at the end."""
+    def __init__(self, source: Classifier, method: str, seconds: float, clients: int) -> None:
+        self._source = source
+        self._method: Any = get_method(method)
+        self._seconds = seconds
+        self._clients = clients
 
-    def __init__(self, source: Classifier, make: Callable[[Classifier], Adapter], mode: Mode) -> None:
-        limits = Limits(queue=100_000, learn_share=1.0)
-        self.service = Service(source, make, name="bench", state=None, limits=limits, mode=mode)
+    def measure(self, shares: tuple[float, ...]) -> Iterator[Load]:
+        """Every variant, closed loop and then open loop at shares of the capacity of "after"."""
+        capacity = 0.0
+        for variant in VARIANTS:
+            found = self._closed(variant)
+            capacity = found.images_per_second if variant == "after" else capacity
+            yield found
+        for share, variant in itertools.product(shares, VARIANTS):
+            yield self._open(variant, share, share * capacity)
 
-    def __enter__(self) -> _Running:
-        return self
+    def _service(self, variant: str) -> Service:
+        cls: Any = self._method
+        if variant == "after":
 
-    def __exit__(self, *exc: object) -> None:
-        self.service.close()
+            class After(cls):  # type: ignore[misc]
+                """Learns before it answers."""
 
+                def adapt(self, x: Tensor) -> Step:
+                    return finish(super().adapt(x))
 
-def _source() -> Classifier:
-    torch.manual_seed(0)
-    return Classifier(CifarResNet(20, 10), mean=(0.5,) * 3, std=(0.25,) * 3)
+            cls = After
+        service = _service(self._source, cls, "frozen" if variant == "frozen" else "adapt")
+        service.submit(Ask("cam", torch.rand(LARGEST, 3, 32, 32))).result()
+        service.snapshot("cam")  # after the first step, in which buffers are made
+        return service
 
+    def _closed(self, variant: str) -> Load:
+        service = self._service(variant)
+        latencies: list[float] = []
+        sizes: list[int] = []
 
-def _variant(name: str, method: str) -> _Running:
-    cls: Any = get_method(method)
-    if name == "after":
-
-        class After(cls):  # type: ignore[misc]
-            """Learns before it answers."""
-
-            def adapt(self, x: Tensor) -> Step:
-                return finish(super().adapt(x))
-
-        cls = After
-    return _Running(_source(), cls, "frozen" if name == "frozen" else "adapt")
-
-
-def _requests(count: int) -> list[Tensor]:
-    sizes = random.Random(0)
-    return [torch.rand(sizes.randint(1, LARGEST), 3, 32, 32) for _ in range(count)]
-
-
-def _closed(variant: str, method: str, count: int, clients: int) -> Load:
-    latencies: list[float] = []
-    with _variant(variant, method) as running, ThreadPoolExecutor(clients) as pool:
-        running.service.submit(Ask("cam", torch.rand(LARGEST, 3, 32, 32))).result()
-        work = _requests(count)
-
-        def send(x: Tensor) -> None:
-            began = time.perf_counter()
-            running.service.submit(Ask("cam", x)).result()
-            latencies.append(time.perf_counter() - began)
+        def client(seed: int) -> None:
+            requests = _requests(seed)
+            while time.perf_counter() < end:
+                x = next(requests)
+                began = time.perf_counter()
+                service.submit(Ask("cam", x)).result()
+                latencies.append(time.perf_counter() - began)
+                sizes.append(len(x))
 
         began = time.perf_counter()
-        list(pool.map(send, work))
-        return _load("closed loop", variant, running.service, latencies, work, time.perf_counter() - began)
+        end = began + self._seconds
+        with ThreadPoolExecutor(self._clients) as pool:
+            list(pool.map(client, range(self._clients)))
+        return _load("closed loop", variant, service, latencies, sum(sizes), time.perf_counter() - began)
 
-
-def _open(variant: str, method: str, count: int, share: float, rate: float) -> Load:
-    latencies: list[float] = []
-    with _variant(variant, method) as running:
-        running.service.submit(Ask("cam", torch.rand(LARGEST, 3, 32, 32))).result()
-        work, gaps = _requests(count), random.Random(1)
-        per_second = rate / (sum(map(len, work)) / len(work))
-        done = threading.Semaphore(0)
+    def _open(self, variant: str, share: float, rate: float) -> Load:
+        service = self._service(variant)
+        latencies: list[float] = []
+        answered = threading.Semaphore(0)
+        requests, gaps = _requests(0), random.Random(1)
+        per_second = rate / ((1 + LARGEST) / 2)
+        count = max(1, round(per_second * self._seconds))
+        images = 0
         began = due = time.perf_counter()
-        for x in work:
+        for x in itertools.islice(requests, count):
             due += gaps.expovariate(per_second)
             time.sleep(max(0.0, due - time.perf_counter()))
 
             def arrived(_: Future[Reply], sent: float = due) -> None:
                 # From when the request was due: a late sender must not hide that others wait.
                 latencies.append(time.perf_counter() - sent)
-                done.release()
+                answered.release()
 
-            running.service.submit(Ask("cam", x)).add_done_callback(arrived)
-        for _ in work:
-            done.acquire()
-        return _load(f"{share:.0%} of capacity", variant, running.service, latencies, work, time.perf_counter() - began)
+            service.submit(Ask("cam", x)).add_done_callback(arrived)
+            images += len(x)
+        for _ in range(count):
+            answered.acquire()
+        return _load(f"{share:.0%} of capacity", variant, service, latencies, images, time.perf_counter() - began)
 
 
-def _load(
-    load: str, variant: str, service: Service, latencies: list[float], work: list[Tensor], seconds: float
-) -> Load:
+def memory(source: Classifier, method: str) -> Memory:
+    """Measure the third stream of a service."""
+    # A rule that needs states to return to, and never fires on what the streams get.
+    guard = parse_rules("skipped > 0.5: rollback")
+    service = _service(source, get_method(method), "adapt", guard)
+    weights = sum(p.nbytes for p in source.parameters())
+    x = torch.rand(LARGEST, 3, 32, 32)
+    # Twice as many batches as the guard waits before it keeps a state, and one more for the good measure.
+    long_run = 2 * Guarded.arguments()["keep_every"] + 1
+    try:
+        for name in ("first", "second"):
+            _learn(service, name, x)
+        before = _tensor_bytes()
+        _learn(service, "third", x)
+        one = _tensor_bytes() - before
+        for _ in range(long_run):
+            _learn(service, "third", x)
+        service.snapshot("third")
+        return Memory(method, one / weights, (_tensor_bytes() - before) / weights)
+    finally:
+        service.close()
+
+
+def _learn(service: Service, stream: str, x: Tensor) -> None:
+    service.submit(Ask(stream, x)).result()
+    service.state(stream)  # waits for the learning
+
+
+def _service(
+    source: Classifier, make: Callable[[Classifier], Adapter], mode: Mode, guard: Sequence[Rule] = DEFAULT_RULES
+) -> Service:
+    limits = Limits(queue=100_000, learn_share=1.0)
+    return Service(source, make, name="bench", state=None, limits=limits, mode=mode, guard=guard)
+
+
+def _requests(seed: int) -> Iterator[Tensor]:
+    sizes = random.Random(seed)
+    images = torch.rand(LARGEST, 3, 32, 32)
+    while True:
+        yield images[: sizes.randint(1, LARGEST)]
+
+
+def _load(load: str, variant: str, service: Service, latencies: list[float], images: int, seconds: float) -> Load:
+    service.close()
     ordered = sorted(1000 * latency for latency in latencies)
     status = service.stream("cam")
     return Load(
-        load,
-        variant,
-        ordered[len(ordered) // 2],
-        ordered[int(0.99 * (len(ordered) - 1))],
-        sum(map(len, work)) / seconds,
-        status.learnt,
-        status.shed,
+        load=load,
+        variant=variant,
+        requests=len(ordered),
+        p50=ordered[int(0.5 * len(ordered))],
+        p99=ordered[int(0.99 * len(ordered))],
+        images_per_second=images / seconds,
+        learnt=status.learnt,
+        shed=status.shed,
     )
 
 
@@ -175,28 +222,49 @@ def _tensor_bytes() -> int:
     return sum(storages.values())
 
 
-def main() -> None:
+def _verdicts(loads: list[Load]) -> Iterator[str]:
+    p50 = {(load.load, load.variant): load.p50 for load in loads}
+    for name in dict.fromkeys(load.load for load in loads):
+        share = p50[name, "split"] / p50[name, "after"]
+        verdict = "" if name == "closed loop" else f" (at most {TARGET}: {'pass' if share <= TARGET else 'FAIL'})"
+        yield f"{name:18} p50 of split / p50 of after {share:.2f}{verdict}"
+
+
+def main(arguments: list[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serve", description=__doc__)
     parser.add_argument("--method", default="dmse")
-    parser.add_argument("--requests", type=int, default=400)
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long requests are sent under every load")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--shares", type=float, nargs="*", default=[0.3, 0.6])
     parser.add_argument("--memory-of", nargs="*", default=["tent", "dmse"])
+    parser.add_argument("--quick", action="store_true", help="a tiny network, only to see that it runs")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    loads = measure(args.method, args.requests, args.clients, tuple(args.shares)) if args.requests else []
-    for load in loads:
+    torch.manual_seed(0)
+    net = bn_cnn() if args.quick else CifarResNet(20, 10)
+    source = Classifier(net, mean=(0.5,) * 3, std=(0.25,) * 3)
+    loads = []
+    if args.seconds:
+        for load in Bench(source, args.method, args.seconds, args.clients).measure(tuple(args.shares)):
+            loads.append(load)
+            print(
+                f"{load.load:18} {load.variant:7} p50 {load.p50:7.1f} ms, p99 {load.p99:7.1f} ms, "
+                f"{load.images_per_second:6.1f} images/s, {load.requests} requests, {load.learnt} batches learnt",
+                flush=True,
+            )
+    for verdict in _verdicts(loads):
+        print(verdict)
+    memories = [memory(source, method) for method in args.memory_of]
+    for found in memories:
         print(
-            f"{load.load:18} {load.variant:7} p50 {load.p50:7.1f} ms, p99 {load.p99:7.1f} ms, "
-            f"{load.images_per_second:6.1f} images/s, {load.learnt} batches learnt"
+            f"memory of a further stream of {found.method}, as a share of the weights: {found.after_one_step:.3f} "
+            f"after one step, {found.in_the_long_run:.3f} in the long run",
+            flush=True,
         )
-    shares = {method: memory(method) for method in args.memory_of}
-    for method, share in shares.items():
-        print(f"memory of a further stream of {method}: {share:.3f} of the weights")
     if args.json is not None:
-        content = {"loads": [asdict(load) for load in loads], "memory": shares}
+        content = {"loads": [asdict(load) for load in loads], "memory": [asdict(found) for found in memories]}
         write_atomically(args.json, json.dumps(content, indent=1).encode())
 
 

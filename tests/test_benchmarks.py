@@ -32,7 +32,7 @@ def part(name: str) -> Any:
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("answer", "levers", "memory", "start", "step")]
 
 
-@pytest.mark.parametrize("name", ["growth", "checkpoint", *SLOW])
+@pytest.mark.parametrize("name", ["growth", "checkpoint", "blend", *SLOW])
 def test_a_measurement_runs_and_writes_its_numbers(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -47,6 +47,59 @@ def test_a_measurement_runs_and_writes_its_numbers(
         assert {row["name"] for row in rows} >= {f"{m} {p}" for m in methods() for p in ("fp32", "bf16")}
 
 
+def test_a_service_is_measured_under_every_load(tmp_path: Path) -> None:
+    options = ["--quick", "--seconds", "0.1", "--clients", "2", "--method", "tent", "--memory-of", "tent"]
+    part("serve").main([*options, "--json", str(tmp_path / "serve.json")])
+    found = json.loads((tmp_path / "serve.json").read_text())
+    loads = {(load["load"], load["variant"]): load for load in found["loads"]}
+    names = ("closed loop", "30% of capacity", "60% of capacity")
+    assert list(loads) == [(name, variant) for name in names for variant in ("frozen", "after", "split")]
+    for (_, variant), load in loads.items():
+        assert load["requests"] > 0
+        assert 0 < load["p50"] <= load["p99"]
+        assert (load["learnt"] == 0) == (variant == "frozen")
+    assert found["memory"][0]["in_the_long_run"] > found["memory"][0]["after_one_step"] > 0
+
+
+def guard_task() -> Any:
+    generator = torch.Generator().manual_seed(0)
+    good = [
+        (torch.rand(4, 3, 8, 8, generator=generator), torch.randint(5, (4,), generator=generator)) for _ in range(180)
+    ]
+    return part("guard_streams").Task(small_model(), good, lambda method: {"lr": 0.01})
+
+
+def test_a_breaking_stream_is_good_then_bad_then_good() -> None:
+    streams = part("guard_streams")
+    trials = {trial.name: trial for trial in streams.breaking(guard_task(), "tent", bad=10)}
+    assert list(trials) == ["learning rate", "one class", "noise", "black", "sorted"]
+    good = guard_task().good
+    for name, trial in trials.items():
+        if name == "learning rate":
+            assert trial.options == {"lr": 0.05}
+            continue
+        assert trial.good_again == 46
+        assert all(torch.equal(a, b) for (a, _), (b, _) in zip(trial.batches[:36], good[:36], strict=True))
+        assert all(torch.equal(a, b) for (a, _), (b, _) in zip(trial.batches[46:], good[108:168], strict=True))
+    bad = {name: trial.batches[36:46] for name, trial in trials.items()}
+    assert {int(label) for _, y in bad["one class"] for label in y} == {3}
+    assert all(x.eq(0).all() for x, _ in bad["black"])
+    labels = torch.cat([y for _, y in bad["sorted"]])
+    assert torch.equal(labels, labels.sort().values)
+
+
+def test_a_fallback_is_never_worse_than_batch_statistics() -> None:
+    guard, streams = part("guard"), part("guard_streams")
+    task = guard_task()
+    trial = next(trial for trial in streams.breaking(task, "tent", bad=2) if trial.name == "sorted")
+    # Fires on the first batches and again in every probation.
+    found = guard.run("own", "tent", trial, task.source, rules="entropy < 100: fallback", compare=False)
+    assert found.alarms
+    assert found.worst_after_alarm == 0
+    assert found.first_good == 0
+    assert found.verdict() == "holds"
+
+
 def test_every_target_belongs_to_a_row_that_is_measured() -> None:
     plan, targets = part("plan"), part("targets").TARGETS
     by_step = {f"step: {s.title}": s for s in plan.NETWORKS.values()}
@@ -59,6 +112,7 @@ def test_every_target_belongs_to_a_row_that_is_measured() -> None:
     assert others == {
         "start",
         "answer: ResNet-20, 32 px, batch 64",
+        f"blend: {plan.RESNET20.title}",
         f"memory: DMSE beyond training, {plan.RESNET20.title}",
     }
 

@@ -23,6 +23,7 @@ from ctta.bench.folder import RunFolder, read_records
 from ctta.bench.jobs import Job
 from ctta.cli import app
 from ctta.errors import ConcurrentUse, ParameterError, WorkerLost
+from jobs import make_job
 from running import numbers, wait_for
 
 pytestmark = [
@@ -74,7 +75,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def jobs(code: Path, images: Path) -> list[Job]:
     """The jobs of ``line``."""
     size = {"corruptions": ("fog", "contrast"), "images": 60, "batch_size": 5}
-    job = Job(f"{code}:Halting", "cifar10-c", f"{code}:build", data=images, **size)
+    job = make_job(f"{code}:Halting", "cifar10-c", f"{code}:build", data=images, **size)
     return [job.with_seed(seed) for seed in range(3)]
 
 

@@ -19,6 +19,7 @@ of memory, and several devices.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial
@@ -100,8 +101,12 @@ class _Factories(TorchDispatchMode):
 
 @contextmanager
 def other_device() -> Iterator[torch.device]:
-    """Inside, DEVICE exists."""
-    autocast = torch.autocast
+    """Inside, DEVICE exists, also for threads that are started there."""
+    autocast, run = torch.autocast, threading.Thread.run
+
+    def run_here(thread: threading.Thread) -> None:
+        with sdpa_kernel(SDPBackend.MATH), _Factories():  # both belong to a thread
+            run(thread)
 
     def autocast_here(device_type: str, *args: Any, **kwargs: Any) -> Any:
         return nullcontext() if device_type == DEVICE.type else autocast(device_type, *args, **kwargs)
@@ -111,6 +116,7 @@ def other_device() -> Iterator[torch.device]:
     try:
         with (
             mock.patch.object(torch, "autocast", autocast_here),
+            mock.patch.object(threading.Thread, "run", run_here),
             # torch.utils.checkpoint looks a device's module up, and asks it for nothing without random state.
             mock.patch.object(torch, DEVICE.type, SimpleNamespace(), create=True),
             mock.patch.object(torch, "tensor", partial(_from_data, torch.tensor)),

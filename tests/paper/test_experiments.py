@@ -45,8 +45,8 @@ def test_cells_are_different_runs(name: str, dataset: str) -> None:
 
 def test_every_cell_can_be_built() -> None:
     cells = [cell for e in EXPERIMENTS.values() for dataset in e.datasets for cell in e.cells(dataset)]
-    for cell in {(cell.method, repr(cell.settings)): cell for cell in cells}.values():
-        method(cell.method)(net(), **cell.settings)
+    for procedure in {(c.procedure.method, repr(c.procedure.settings)): c.procedure for c in cells}.values():
+        method(procedure.method)(net(), **procedure.settings)
 
 
 def test_figures_the_paper_publishes_once_stand_where_it_has_them() -> None:
@@ -135,10 +135,10 @@ def test_a_figure_is_drawn_from_its_runs(tmp_path: Path) -> None:
     told = reproduce("entropy", "digits", "--images", "20", "--methods", "source,bn", out=tmp_path)
     (figure,) = told["figures"]
     text = Path(figure).read_text(encoding="utf-8")
-    assert "Entropy of right and wrong answers: digits, digits_resnet8" in text
+    assert "Entropy of correct and incorrect predictions: digits, digits_resnet8" in text
     wrong = [round(row["ours"]) for row in told["rows"]]
-    # All domains have the same size, so that the mean error is the share of wrong answers.
-    assert all(f"wrong ({share} %)" in text and f"right ({100 - share} %)" in text for share in wrong)
+    # All domains have the same size, so that the mean error is the share of incorrect predictions.
+    assert all(f"incorrect ({share} %)" in text and f"correct ({100 - share} %)" in text for share in wrong)
 
 
 def test_the_clean_source_is_asked_after_the_stream_with_and_without_learning(tmp_path: Path) -> None:

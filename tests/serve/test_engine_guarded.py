@@ -79,6 +79,30 @@ def test_a_rollback_returns_to_the_last_state_that_stayed_without_an_alarm() -> 
     assert adapter.steps == 2
 
 
+def test_the_states_to_return_to_are_small() -> None:
+    adapter = ctta.Guarded(ctta.Tent(model(), lr=0.01), keep_every=2)
+    # The initial state is the adapter's own.
+    assert adapter.footprint() == adapter.inner.footprint()
+    for x in batches(2):
+        adapter.step(x)
+    learnt = sum(p.nbytes for p in adapter.trained)
+    buffers = sum(b.nbytes for b in adapter.inner.buffers())
+    kept = adapter.footprint() - adapter.inner.footprint()
+    # One copy of what learns and of the buffers, the generator, and no moments, which would be twice what learns.
+    assert learnt <= kept <= learnt + 2 * buffers + adapter.generator.get_state().nbytes
+
+
+def test_an_adapter_that_has_learnt_before_returns_to_where_it_was_wrapped() -> None:
+    inner = ctta.Tent(model(), lr=0.01)
+    inner.step(batches(1)[0])
+    before = inner.state_dict()
+    adapter = ctta.Guarded(inner, rules="skipped > 0.5: rollback", patience=1.0)
+    adapter.step(batches(2)[1])
+    adapter.judge(Signals(48, 0.5, 0.5, finite=False), learnt=True)
+    before["_extra_state"]["optimizer"]["state"] = {}
+    assert difference(before, adapter.inner.state_dict()) is None
+
+
 def test_without_an_alarm_a_guarded_adapter_is_its_adapter() -> None:
     alone, watched = ctta.Tent(model(), lr=0.01), guarded(model(), rules="")
     for x in batches(4):
@@ -156,10 +180,23 @@ def test_one_odd_batch_is_no_alarm_and_a_collapse_is_one_at_once() -> None:
     assert watch.observe(seen(0.1, 0.5)).restore == "good"
 
 
+def test_harm_from_the_first_batch_on_does_not_pass_for_usual() -> None:
+    harmed = [seen(0.7)] * 20  # a drift of 0.3 / 0.2 = 1.5 from the start
+    assert all(Watch(DEFAULT_RULES).observe(signals).alarm is None for signals in harmed)
+    watch = Watch(DEFAULT_RULES, unadapted=True)
+    # The excess over a usual drift of 0 is (1.5 - 0.75) / 0.75 = 1 of 50 images: 50 of the 150 that are borne.
+    assert next(i for i, signals in enumerate(harmed) if watch.observe(signals).alarm) == 2
+
+
+def test_an_adapter_that_moves_away_slowly_makes_the_new_distance_usual() -> None:
+    watch = Watch(DEFAULT_RULES, unadapted=True)
+    assert all(watch.observe(seen(1 - 0.0015 * i)).alarm is None for i in range(200))
+
+
 def test_a_slow_loss_of_diversity_is_an_alarm_in_the_end() -> None:
     watch = Watch(DEFAULT_RULES)
-    alarms = [i for i in range(40) if watch.observe(seen(0.95, 0.04)).alarm]
-    # The excess is (0.04 - 0.025) / 0.025 = 0.6 of 50 images: 30 of the 150 that are borne.
+    alarms = [i for i in range(40) if watch.observe(seen(0.95, 0.0561)).alarm]
+    # The excess is (0.0561 - 0.035) / 0.035 = 0.603 of 50 images: 30.1 of the 150 that are borne.
     assert alarms[0] == 4
 
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import copy
 import errno
+import gc
+import math
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +21,14 @@ import pytest
 import torch
 
 import ctta
-from ctta._adapter.checkpoint import serialised
-from ctta.errors import MethodMismatch, NotACheckpoint, SourceMismatch, StateInUse, UnknownSnapshot
+from ctta._adapter.checkpoint import Capture, serialised
+from ctta.adapter import Adapter
+from ctta.errors import BadData, MethodMismatch, NotACheckpoint, SourceMismatch, StateInUse, UnknownSnapshot
 from ctta.guard import parse_rules
-from ctta.serve.audit import read_audit
+from ctta.serve.audit import Line, read_audit, requests_of
 from ctta.serve.replay import replay
 from ctta.serve.service import Service
+from ctta.serve.types import Ask
 from serve.engine import LIMITS, WAIT, Held, ask, classifier, held_learning, images, same, serving, tent
 
 
@@ -52,6 +60,50 @@ def test_the_last_snapshots_and_the_pinned_ones_are_kept(tmp_path: Path) -> None
         assert [info.name for info in service.stream("cam").snapshots] == [names[0], *names[2:]]
     files = {path.name for path in (tmp_path / "streams" / "cam").glob("*.safetensors")}
     assert files == {f"{name}.safetensors" for name in (names[0], *names[2:])}
+
+
+def test_a_snapshot_tells_the_health_of_its_stream(tmp_path: Path) -> None:
+    with serving(tmp_path, make=ctta.DMSE) as service:
+        logits = ask(service, images(64)).logits
+        taken = service.snapshot("cam")
+        status = service.stream("cam")
+    p = logits.double().softmax(1)
+    entropy = -(p * p.log()).sum(1).mean().item() / math.log(10)
+    assert taken.health["entropy"] == pytest.approx(entropy, abs=1e-5)
+    assert taken.health["agreement"] == status.agreement == 1.0  # the first answers are the source's
+    assert taken.health["alpha"] == status.alpha
+    assert {"diversity", "loss", "skipped", "drift", "lost_diversity"} <= taken.health.keys()
+    assert taken.good
+    with serving(tmp_path, make=ctta.DMSE) as service:
+        assert service.stream("cam").snapshots[-1].health == taken.health
+
+
+def test_the_audit_tells_who_asked_and_what_was_decided(tmp_path: Path) -> None:
+    limits = replace(LIMITS, learn_share=0.5, batch=2)
+    with held_learning() as make, serving(tmp_path, make=make, limits=limits) as service:
+        ask(service, images(2), id="first")
+        assert Held.learning.wait(WAIT)
+        waiting = [
+            service.submit(Ask("cam", images(2, 1), id="shed")),
+            service.submit(Ask("cam", images(1, 2), id="first")),
+            service.submit(Ask("cam", images(2, 3), id="probe", learn=False)),
+            service.submit(Ask("cam", images(2, 4))),
+        ]
+        Held.gate.set()
+        for future in waiting:
+            future.result(WAIT)
+    lines = list(read_audit(tmp_path / "streams" / "cam" / "audit.jsonl"))
+    assert [line.n for line in lines] == list(range(1, len(lines) + 1))
+    told = [(line.do, line.requests, line.shed) for line in lines]
+    assert told == [
+        ("start", (), False),
+        ("learn", (("first", 2),), False),
+        ("answer", (("shed", 2),), True),
+        ("answer", (("first", 1),), False),
+        ("answer", (("probe", 2),), False),
+        ("learn", ((None, 2),), False),
+        ("snapshot", (), False),
+    ]
 
 
 def test_snapshots_are_taken_every_so_many_steps(tmp_path: Path) -> None:
@@ -134,7 +186,7 @@ def test_streams_share_what_never_learns() -> None:
     with serving() as service:
         ask(service, images(8), "a")
         ask(service, images(8), "b")
-        a, b = (service._lanes[name]._learner.adapter.inner for name in "ab")  # type: ignore[union-attr]
+        a, b = (service._lanes[name]._keeper.learner.adapter.inner for name in "ab")  # type: ignore[union-attr]
         assert all(a.get_parameter(name).data_ptr() == b.get_parameter(name).data_ptr() for name in a._frozen)
         assert all(one is other for one, other in zip(a._initial.values(), b._initial.values(), strict=True))
         assert not any(p is q for p, q in zip(a.trained, b.trained, strict=True))
@@ -173,6 +225,161 @@ def test_a_full_disk_stops_neither_answers_nor_learning(tmp_path: Path, monkeypa
                 service.snapshot("cam")
             assert service.stream("cam").snapshots[-1].name == kept.name
         assert service.snapshot("cam").steps == 4
+
+
+def test_what_a_full_disk_kept_from_being_saved_is_neither_evicted_nor_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: object, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    alone = tent(classifier())
+    with serving(tmp_path, limits=replace(LIMITS, save_every=1)) as service:
+        with monkeypatch.context() as patch:
+            patch.setattr("ctta.serve.history.write_atomically", full)
+            for i in range(3):
+                ask(service, images(8, i))
+                alone.step(images(8, i))
+            service.evict("cam")
+            assert service._lanes["cam"].resident
+            assert service.stream("cam").last_snapshot is None
+            assert ask(service, images(8), learn=False).snapshot is None
+        service.evict("cam")
+        assert not service._lanes["cam"].resident
+        assert same(service.state("cam"), serialised(alone))
+    with serving(tmp_path) as service:
+        assert same(service.state("cam"), serialised(alone))
+
+
+def test_a_line_that_a_full_disk_cut_short_does_not_spoil_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    with serving(tmp_path) as service:
+        ask(service, images(8))
+        service.state("cam")
+        with monkeypatch.context() as patch:
+            patch.setattr("ctta.serve.audit.os.write", lambda file, data: write(file, data[:9]))
+            ask(service, images(8, 1))
+            service.state("cam")
+        ask(service, images(8, 2))
+    lines = [line.n for line in read_audit(tmp_path / "streams" / "cam" / "audit.jsonl")]
+    assert lines == [1, 2, 4, 5]
+    with pytest.raises(BadData, match="no line between 2 and 4"):
+        replay(tmp_path, tmp_path / "record", "cam", classifier(), tent)
+
+
+def test_snapshots_are_written_by_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = set()
+    whole = Capture.serialised
+
+    def noted(self: Capture) -> bytes:
+        threads.add(threading.current_thread().name)
+        return whole(self)
+
+    monkeypatch.setattr(Capture, "serialised", noted)
+    with serving(limits=replace(LIMITS, save_every=1)) as service:
+        ask(service, images(8))
+        service.snapshot("cam")
+    assert threads == {"ctta-writer"}
+
+
+def test_a_waiting_stream_holds_no_copy_of_its_state_and_no_images() -> None:
+    with serving() as service:
+        x = images(8)
+        held = weakref.ref(x.untyped_storage())
+        ask(service, x)
+        del x
+        service.state("cam")
+        service.snapshot("cam")
+        adapter = service._lanes["cam"]._keeper.learner.adapter  # type: ignore[union-attr]
+        deadline = time.monotonic() + WAIT
+        while time.monotonic() < deadline and (held() is not None or copies_of(adapter)):
+            gc.collect()
+        assert held() is None
+        assert copies_of(adapter) == 0
+
+
+def copies_of(adapter: ctta.Guarded) -> int:
+    """Tensors somewhere that are equal to a weight of an adapter and are not that weight."""
+    weight = adapter.trained[0]
+    # By type: isinstance would ask objects that answer with a warning.
+    tensors = [found for found in gc.get_objects() if issubclass(type(found), torch.Tensor)]
+    return sum(t is not weight and t.shape == weight.shape and torch.equal(t, weight) for t in tensors)
+
+
+def test_a_snapshot_can_be_pinned_and_unpinned_later(tmp_path: Path) -> None:
+    with serving(tmp_path, limits=replace(LIMITS, keep=1)) as service:
+        ask(service, images(8))
+        first = service.snapshot("cam").name
+        assert service.pin("cam", first).pinned
+        service.snapshot("cam")
+        assert first in [info.name for info in service.stream("cam").snapshots]
+        assert not service.pin("cam", first, pinned=False).pinned
+        service.snapshot("cam")
+        assert first not in [info.name for info in service.stream("cam").snapshots]
+        with pytest.raises(UnknownSnapshot):
+            service.pin("cam", first)
+
+
+def test_a_service_with_other_rules_keeps_what_was_learnt(tmp_path: Path) -> None:
+    with serving(tmp_path / "state", record=tmp_path / "record") as service:
+        ask(service, images(8))
+        before = service.state("cam")
+    rules = parse_rules("entropy < 100: fallback")
+    with serving(tmp_path / "state", record=tmp_path / "record", guard=rules) as service:
+        assert same(service.state("cam"), before)
+        for i in range(3):
+            ask(service, images(64, i))
+        service.snapshot("cam")
+        assert service.stream("cam").guard == "cooldown"
+    assert replay(tmp_path / "state", tmp_path / "record", "cam", classifier(), tent).different == ()
+
+
+@pytest.mark.parametrize(("error", "make"), [(MethodMismatch, ctta.BN), (SourceMismatch, tent)])
+def test_a_state_folder_of_another_method_or_source_is_refused(
+    tmp_path: Path, error: type[Exception], make: Callable[[ctta.Classifier], Adapter]
+) -> None:
+    with serving(tmp_path) as service:
+        ask(service, images(8))
+    other = copy.deepcopy(classifier())
+    if error is SourceMismatch:
+        with torch.no_grad():
+            next(other.parameters()).add_(1)
+    with pytest.raises(error, match="another state folder"):
+        Service(other, make, name="tiny", state=tmp_path)
+    with serving(tmp_path) as service:
+        assert service.stream("cam").steps == 1
+
+
+def test_requests_that_a_crash_lost_may_be_learnt_again() -> None:
+    lines = [
+        Line(1, "start", 0.0, "adapt", 0),
+        Line(2, "learn", 0.0, "adapt", 1, (("kept", 8),)),
+        Line(3, "snapshot", 0.0, "adapt", 1, snapshot="00000003"),
+        Line(4, "learn", 0.0, "adapt", 2, (("lost", 8),)),
+        Line(5, "resume", 0.0, "adapt", 1, snapshot="00000003"),
+        Line(6, "answer", 0.0, "adapt", 1, (("probe", 8),)),
+        Line(7, "answer", 0.0, "adapt", 1, (("shed", 8), (None, 1)), shed=True),
+        Line(8, "learn", 0.0, "adapt", 2, (("again", 8),)),
+        Line(9, "snapshot", 0.0, "adapt", 2, snapshot="00000009"),
+        Line(10, "learn", 0.0, "adapt", 3, (("too late", 8),)),
+    ]
+    assert requests_of(lines, until=9, count=100) == ["kept", "shed", "again"]
+    assert requests_of(lines, until=9, count=2) == ["shed", "again"]
+
+
+def test_a_second_process_on_one_folder_is_refused(tmp_path: Path) -> None:
+    second = (
+        "import sys; from pathlib import Path; from ctta.serve.lock import FolderLock; FolderLock(Path(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", second, str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with serving(tmp_path):
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert "StateInUse: Another process serves the streams" in done.stderr
 
 
 def test_stream_names_cannot_leave_the_folder(tmp_path: Path) -> None:
@@ -230,6 +437,7 @@ from dying import PACKAGE, Lines
 from serve.engine import LIMITS, ask, classifier, images, tent, same
 from dataclasses import replace
 from ctta.serve.service import Service
+from ctta.serve.types import Ask
 import torch
 torch.set_num_threads(1)
 folder, line = Path(sys.argv[1]), int(sys.argv[2])

@@ -12,15 +12,13 @@ import torch
 import ctta
 from ctta._adapter.checkpoint import serialised
 from ctta.errors import (
-    ImageShape,
     LabelError,
     ParameterError,
-    QueueFull,
     ServiceClosing,
-    TooManyStreams,
     UnknownLane,
     WrongMode,
 )
+from ctta.serve.inbox import Inbox
 from ctta.serve.types import Ask, Limits
 from serve.engine import LIMITS, WAIT, Held, ask, classifier, held_learning, images, same, serving, tent
 
@@ -56,6 +54,31 @@ def test_requests_that_wait_together_are_one_batch_and_get_their_own_rows() -> N
     assert [reply.steps for reply in replies] == [1, 1, 1]
 
 
+def test_a_full_batch_does_not_wait_for_company_and_a_small_one_waits_no_longer_than_it_may() -> None:
+    now = [0.0]
+    inbox = Inbox("cam", replace(LIMITS, batch=4, wait=1e6), lambda: now[0], lambda: 1.0)
+    for n in (1, 2, 1, 3):
+        inbox.submit(Ask("cam", images(n)))
+    assert [len(request.ask.images) for request in inbox.next(None)] == [1, 2, 1]  # type: ignore[union-attr]
+    now[0] = 1e6
+    assert [len(request.ask.images) for request in inbox.next(None)] == [3]  # type: ignore[union-attr]
+    assert inbox.images == 0
+
+
+def test_operations_go_ahead_of_waiting_requests() -> None:
+    with held_learning() as make, serving(make=make) as service, ThreadPoolExecutor(1) as caller:
+        ask(service, images(8))
+        assert Held.learning.wait(WAIT)
+        waiting = service.submit(Ask("cam", images(8, 1)))
+        inbox = service._lanes["cam"]._inbox
+        frozen = caller.submit(service.set_mode, "cam", "frozen")
+        while not inbox._operations:
+            pass
+        Held.gate.set()
+        frozen.result(WAIT)
+        assert waiting.result(WAIT).mode == "frozen"
+
+
 def test_many_threads_get_their_own_rows_and_streams_are_never_mixed() -> None:
     # Frozen and without batch norm's company, an answer depends on its own image only.
     source = ctta.Source(classifier())
@@ -79,14 +102,6 @@ def test_two_streams_learn_apart() -> None:
             for seed, name in enumerate(alone):
                 x = images(8, 10 * i + seed)
                 assert torch.equal(ask(service, x, name).logits, alone[name].step(x).logits)
-
-
-def test_one_image_alone_is_answered_and_not_learnt() -> None:
-    with serving() as service:
-        reply = ask(service, images(1))
-        assert reply.logits.isfinite().all()
-        assert not reply.learnt
-        assert service.stream("cam").steps == 0
 
 
 def test_single_images_are_learnt_with_a_window() -> None:
@@ -162,21 +177,6 @@ def test_only_a_stream_in_shadow_mode_can_be_promoted() -> None:
             service.promote("cam")
 
 
-def test_a_stopped_learner_fills_the_queue_and_not_the_memory() -> None:
-    limits = replace(LIMITS, queue=16)
-    with held_learning() as make, serving(make=make, limits=limits) as service:
-        ask(service, images(8))
-        assert Held.learning.wait(WAIT)
-        waiting = [service.submit(Ask("cam", images(8, i))) for i in range(2)]
-        for _ in range(50):
-            with pytest.raises(QueueFull) as full:
-                service.submit(Ask("cam", images(8)))
-            assert full.value.retry_after > 0
-        assert service.stream("cam").queue == 16
-        Held.gate.set()
-        assert all(future.result(WAIT).logits.shape == (8, 10) for future in waiting)
-
-
 def test_close_under_load_answers_everything_that_was_accepted() -> None:
     accepted, refused = [], threading.Event()
     with serving(limits=replace(LIMITS, queue=10_000)) as service:
@@ -206,21 +206,6 @@ def test_a_batch_that_cannot_be_answered_fails_alone() -> None:
         with pytest.raises(Exception, match="channels"):
             ask(service, torch.rand(8, 5, 16, 16))
         assert ask(service, images(8)).learnt
-
-
-def test_more_streams_than_allowed_are_refused() -> None:
-    with serving(limits=replace(LIMITS, streams=2)) as service:
-        ask(service, images(2), "a")
-        ask(service, images(2), "b")
-        with pytest.raises(TooManyStreams):
-            ask(service, images(2), "c")
-        assert ask(service, images(2), "a").learnt
-
-
-@pytest.mark.parametrize("shape", [(3, 16, 16), (0, 3, 16, 16), (5, 3, 16, 16), (1, 3, 64, 64)])
-def test_requests_beyond_the_limits_are_refused_at_once(shape: tuple[int, ...]) -> None:
-    with serving(limits=replace(LIMITS, images=4, pixels=8192)) as service, pytest.raises(ImageShape):
-        service.submit(Ask("cam", torch.zeros(shape)))
 
 
 def test_labels_give_the_error_of_the_answers_as_they_were_made() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -14,13 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctta._system.files import write_atomically
 from ctta.errors import BadData, MissingData
+from ctta.serve.types import Mode
 
 #: "learn" and "see" take a batch; "answer" changes nothing; the others are operations.
 Deed = Literal["learn", "see", "answer", "start", "resume", "reset", "rollback", "mode", "promote", "put", "snapshot"]
 STREAM_FILE = "audit.jsonl"
-_OPTIONAL = ("requests", "shed", "alarm", "snapshot", "signals")
+_OPTIONAL = ("requests", "shed", "alarm", "snapshot", "signals", "rules")
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,13 @@ class Line:
         alarm: The guard rule that fired, as text; None if none did.
         snapshot: The snapshot that was taken or restored; None if there was none.
         signals: The guard's signals on a "learn" line, by name; empty on other lines.
+        rules: The guard's rules on a "start" or "resume" line; empty on other lines.
     """
 
     n: int
     do: Deed
     time: float
-    mode: str
+    mode: Mode
     steps: int
     requests: tuple[tuple[str | None, int], ...] = ()
     shed: bool = False
@@ -53,29 +56,24 @@ class Line:
     alarm: str | None = None
     snapshot: str | None = None
     signals: dict[str, float] = field(default_factory=dict)
+    rules: str = ""
 
 
 class Audit:
-    """Appends lines to a stream's audit; without a folder it only counts them.
+    """Appends lines to a stream's audit.
 
     Args:
         folder: The stream's folder.
         record: Where the images of learnt batches are kept; None keeps none.
     """
 
-    def __init__(self, folder: Path | None, record: Path | None = None) -> None:
+    def __init__(self, folder: Path, record: Path | None = None) -> None:
         self._record = record
-        self._file: int | None = None
-        self.last = 0
-        if folder is None:
-            return
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / STREAM_FILE
-        torn = path.exists() and not _ends_with_newline(path)
+        self._torn = path.exists() and not _ends_with_newline(path)
         self.last = max((line.n for line in read_audit(path)), default=0) if path.exists() else 0
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        if torn:
-            os.write(self._file, b"\n")
+        self._file: int | None = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
 
     def next(self) -> int:
         """The number of the next line."""
@@ -101,9 +99,14 @@ class Audit:
         Args:
             line: The line to append.
         """
-        if self._file is not None:
-            fields = {name: value for name, value in asdict(line).items() if value or name not in _OPTIONAL}
-            os.write(self._file, json.dumps(fields).encode() + b"\n")
+        assert self._file is not None, "the audit is closed"
+        fields = {name: value for name, value in asdict(line).items() if value or name not in _OPTIONAL}
+        # What a crash or a full disk left of an earlier line must not take this one with it.
+        text = b"\n" * self._torn + json.dumps(fields).encode() + b"\n"
+        self._torn = True
+        if os.write(self._file, text) < len(text):
+            raise OSError(errno.ENOSPC, "the line was cut short")
+        self._torn = False
 
     def close(self) -> None:
         """Close the file."""
@@ -164,23 +167,26 @@ def read_batch(record: Path, line: Line) -> Tensor:
     return images
 
 
-def requests_of(lines: Sequence[Line]) -> list[str]:
-    """Return the ids of the requests that were offered to learning, oldest first.
+def requests_of(lines: Iterable[Line], until: int, count: int) -> list[str]:
+    """Return the ids of the last requests that were offered to learning and are part of a snapshot, oldest first.
 
     Args:
-        lines: Lines of one audit, oldest first.
+        lines: The lines of one audit, oldest first.
+        until: The number of the snapshot's line.
+        count: How many ids to return at most.
     """
-    return [name for line in lines if line.do in ("learn", "see") for name, _ in line.requests if name is not None]
-
-
-def write_index(path: Path, content: dict[str, Any]) -> None:
-    """Replace a small JSON file atomically.
-
-    Args:
-        path: The file to write.
-        content: The JSON object to write.
-    """
-    write_atomically(path, json.dumps(content, indent=1).encode())
+    offered: deque[tuple[int, str]] = deque(maxlen=count)
+    for line in lines:
+        if line.n > until:
+            break
+        if line.do in ("start", "resume"):
+            # A crash lost what came after the snapshot; those requests may be learnt when they are sent again.
+            kept = int(line.snapshot or 0)
+            while offered and offered[-1][0] > kept:
+                offered.pop()
+        if line.do in ("learn", "see") or line.shed:
+            offered.extend((line.n, name) for name, _ in line.requests if name is not None)
+    return [name for _, name in offered]
 
 
 def _batch_file(record: Path, n: int) -> Path:

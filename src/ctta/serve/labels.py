@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +16,12 @@ from ctta.serve.types import LabelReport
 @dataclass
 class _Answered:
     classes: tuple[int, ...] | None
-    taught: bool
+    offered: bool
     wrong: int | None = None
 
 
 class Requests:
-    """The last requests of a stream by id.
+    """The last requests of a stream by id, for any thread.
 
     Args:
         size: How many are remembered; the oldest are forgotten first.
@@ -30,43 +31,50 @@ class Requests:
     def __init__(self, size: int, classes: int) -> None:
         self._size = size
         self._num_classes = classes
+        self._lock = threading.Lock()
         self._answered: OrderedDict[str, _Answered] = OrderedDict()
         self._wrong = 0
-        self.labelled = 0
+        self._labelled = 0
 
-    def taught(self, name: str) -> bool:
+    def offered(self, name: str) -> bool:
         """Return whether a request with this id was offered to learning before.
 
         Args:
             name: The request's id.
         """
-        found = self._answered.get(name)
-        return found is not None and found.taught
+        with self._lock:
+            found = self._answered.get(name)
+            return found is not None and found.offered
 
-    def remember(self, name: str, logits: Tensor | None, taught: bool) -> None:
+    def remember(self, name: str, logits: Tensor | None, offered: bool) -> None:
         """Keep the answer to a request.
 
         Args:
             name: The request's id.
             logits: Its answer; None if it is not known any more.
-            taught: Whether the request was offered to learning.
+            offered: Whether the request was offered to learning.
         """
-        earlier = self._answered.pop(name, None)
         classes = None if logits is None else tuple(logits.argmax(1).tolist())
-        if earlier is not None and earlier.wrong is not None:
-            # The first answer counts: a repeated one may have learnt from the same images.
-            earlier.taught = earlier.taught or taught
-            self._answered[name] = earlier
-            return
-        first = classes if earlier is None or earlier.classes is None else earlier.classes
-        self._answered[name] = _Answered(first, taught or (earlier is not None and earlier.taught))
-        while len(self._answered) > self._size:
-            self._answered.popitem(last=False)
+        with self._lock:
+            earlier = self._answered.pop(name, None)
+            if earlier is None:
+                self._answered[name] = _Answered(classes, offered)
+            else:
+                # The first answer counts: a repeated one may have learnt from the same images.
+                earlier.classes = classes if earlier.classes is None else earlier.classes
+                earlier.offered = earlier.offered or offered
+                self._answered[name] = earlier
+            while len(self._answered) > self._size:
+                self._answered.popitem(last=False)
 
-    @property
-    def error(self) -> float | None:
-        """The error over all labelled images in percent."""
-        return 100 * self._wrong / self.labelled if self.labelled else None
+    def report(self, unknown: Sequence[str] = ()) -> LabelReport:
+        """Return the error over all labelled images.
+
+        Args:
+            unknown: Ids that could not be scored.
+        """
+        error = 100 * self._wrong / self._labelled if self._labelled else None
+        return LabelReport(error, self._labelled, tuple(unknown))
 
     def label(self, labels: Mapping[str, Sequence[int]]) -> LabelReport:
         """Score answers.
@@ -78,22 +86,24 @@ class Requests:
             LabelError: A label is not a class of the model. Nothing is scored.
         """
         for name, classes in labels.items():
-            bad = [
-                c for c in classes if isinstance(c, bool) or not isinstance(c, int) or not 0 <= c < self._num_classes
-            ]
-            if bad:
-                raise LabelError(
-                    f"Labels must be whole numbers from 0 to {self._num_classes - 1}; request {name!r} has {bad[0]!r}."
-                )
+            self._refuse_other_classes(name, classes)
         unknown = []
-        for name, classes in labels.items():
-            found = self._answered.get(name)
-            if found is None or found.classes is None or len(found.classes) != len(classes):
-                unknown.append(name)
-                continue
-            wrong = sum(a != b for a, b in zip(found.classes, classes, strict=True))
-            if found.wrong is None:
-                self.labelled += len(classes)
-            self._wrong += wrong - (found.wrong or 0)
-            found.wrong = wrong
-        return LabelReport(self.error, self.labelled, tuple(unknown))
+        with self._lock:
+            for name, classes in labels.items():
+                found = self._answered.get(name)
+                if found is None or found.classes is None or len(found.classes) != len(classes):
+                    unknown.append(name)
+                    continue
+                wrong = sum(a != b for a, b in zip(found.classes, classes, strict=True))
+                if found.wrong is None:
+                    self._labelled += len(classes)
+                self._wrong += wrong - (found.wrong or 0)
+                found.wrong = wrong
+            return self.report(unknown)
+
+    def _refuse_other_classes(self, name: str, classes: Sequence[int]) -> None:
+        for c in classes:
+            if isinstance(c, bool) or not isinstance(c, int) or not 0 <= c < self._num_classes:
+                raise LabelError(
+                    f"Labels must be whole numbers from 0 to {self._num_classes - 1}; request {name!r} has {c!r}."
+                )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from ctta.errors import MethodMismatch, SourceMismatch, WrongMode
 from ctta.guarded import Guarded
 from ctta.serve.sharing import refuse_other_source
 from ctta.serve.types import Mode
+
+_INNER = "inner."
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,7 @@ class Learner:
         header, state = read(path)
         guarded = header["method"] == "guarded"
         if guarded:
-            state = {n.removeprefix("inner."): v for n, v in state.items() if n.startswith("inner.")}
+            state = _inner(state)
         self._refuse_foreign(header, state["_extra_state"]["method"] if guarded else header["method"], state)
         self.adapter.take_over(state)
 
@@ -152,7 +155,11 @@ class Learner:
             champion: The state dict of the champion; None if there was none.
             mode: The mode at that time.
         """
-        self.adapter.load_state_dict(learner)
+        if learner["_extra_state"]["watch"]["rules"] == self.adapter.watch.state()["rules"]:
+            self.adapter.load_state_dict(learner)
+        else:
+            # A guard with other rules starts anew; what the adapter has learnt stays.
+            self.adapter.take_over(_inner(learner))
         self.champion = None
         if champion is not None:
             self.champion = _copy(self.adapter.inner)
@@ -168,7 +175,7 @@ class Learner:
             mode: The mode to restore.
         """
         header, state = read(learner)
-        self._refuse_foreign(header, None, state, "inner.")
+        self._refuse_foreign(header, None, state, _INNER)
         self.put_back(state, None if champion is None else read(champion)[1], mode)
 
     def _refuse_foreign(
@@ -182,6 +189,11 @@ class Learner:
                 f"The state was adapted from weights {header['source'][:12]}..., not from {inner.source_digest[:12]}..."
             )
         refuse_other_source(state, inner, prefix)
+
+
+def _inner(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state of the adapter inside a guarded one."""
+    return {name.removeprefix(_INNER): value for name, value in state.items() if name.startswith(_INNER)}
 
 
 def _copy(adapter: Adapter) -> Adapter:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,12 @@ from ctta.errors import BadData
 from ctta.guard import DEFAULT_RULES, Rule
 from ctta.guarded import Guarded
 from ctta.serve.audit import STREAM_FILE, Line, read_audit, read_batch
-from ctta.serve.history import folder_name
+from ctta.serve.history import champion_file, snapshot_file
+from ctta.serve.index import folder_name
 from ctta.serve.learner import Learner, Taken
 from ctta.serve.types import Mode
+
+_RETURNS = ("rollback", "resume")
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ def replay(
         stream: The stream's name.
         classifier: The source classifier.
         make: Builds the adapter, as the service did.
-        guard: The service's rules.
+        guard: The service's rules, for audits that do not tell them.
         mode: The mode in which the service started the stream.
 
     Raises:
@@ -67,49 +72,103 @@ def replay(
         BadData: The audit or a batch is damaged.
     """
     folder = state / "streams" / folder_name(stream)
-    images = record / folder_name(stream)
     lines = list(read_audit(folder / STREAM_FILE))
-    returned = {line.snapshot for line in lines if line.do in ("rollback", "resume")}
-    taken: dict[str, Taken] = {}
-    rules = "; ".join(map(str, guard))
-    learner = Learner(Guarded(make(classifier), rules=rules), mode)
-    learnt, compared, different = 0, [], []
+    _refuse_gaps(lines, stream)
+    player = _Player(
+        folder=folder,
+        images=record / folder_name(stream),
+        new=lambda rules: Learner(Guarded(make(classifier), rules=rules), mode),
+        rules="; ".join(map(str, guard)),
+        returns=Counter(line.snapshot for line in lines if line.do in _RETURNS),
+    )
     for line in lines:
-        if line.do == "start":  # also after a crash before the first snapshot
-            learner = Learner(Guarded(make(classifier), rules=rules), mode)
-        _do(line, learner, images, folder, taken)
-        learnt += line.do == "learn"
-        if line.snapshot is None or line.do in ("rollback", "resume"):
-            continue
-        if line.snapshot in returned:
-            taken[line.snapshot] = learner.take()
-        file = folder / f"{line.snapshot}.safetensors"
-        if file.is_file():
-            compared.append(line.snapshot)
-            if not same_state(read(file)[1], learner.adapter.state_dict()):
-                different.append(line.snapshot)
-    return Replay(learner, len(lines), learnt, tuple(compared), tuple(different))
+        player.play(line)
+    learnt = sum(line.do == "learn" for line in lines)
+    return Replay(player.learner, len(lines), learnt, tuple(player.compared), tuple(player.different))
 
 
-def _do(line: Line, learner: Learner, images: Path, folder: Path, taken: dict[str, Taken]) -> None:
-    if line.do == "learn":
-        learner.learn(read_batch(images, line))
-    elif line.do == "see":
-        learner.see(read_batch(images, line))
-    elif line.do == "reset":
-        learner.reset()
-    elif line.do == "promote":
-        learner.promote()
-    elif line.do in ("mode", "start"):
-        learner.set_mode(line.mode)  # type: ignore[arg-type]
-    elif line.do == "put":
-        # The uploaded state is not in the audit; the snapshot that followed it is.
-        learner.load(folder / f"{line.snapshot}.safetensors", None, learner.mode)
-    elif line.do in ("rollback", "resume"):
-        if line.snapshot not in taken:
+def _refuse_gaps(lines: list[Line], stream: str) -> None:
+    for before, after in pairwise(lines):
+        if after.n != before.n + 1:
+            raise BadData(
+                f"The audit of stream {stream!r} has no line between {before.n} and {after.n}: it could not be written "
+                "then, as the service's log tells. What happened after it cannot be done again."
+            )
+
+
+class _Player:
+    """Does what the lines of one audit say."""
+
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        images: Path,
+        new: Callable[[str], Learner],
+        rules: str,
+        returns: Counter[str | None],
+    ) -> None:
+        self._folder = folder
+        self._images = images
+        self._new = new
+        self._rules = rules
+        # How often a later line returns to a snapshot: as long as one does, the snapshot is held in memory.
+        self._returns = returns
+        self._taken: dict[str | None, Taken] = {}
+        self.learner = new(rules)
+        self.compared: list[str] = []
+        self.different: list[str] = []
+
+    def play(self, line: Line) -> None:
+        if line.do in ("start", "resume"):  # a start may also follow a crash before the first snapshot
+            self._rules = line.rules or self._rules
+            self.learner = self._new(self._rules)
+        if line.do in _RETURNS:
+            self._return(line)
+        else:
+            self._do(line)
+            if line.snapshot is not None:
+                self._compare(line.snapshot)
+
+    def _do(self, line: Line) -> None:
+        learner = self.learner
+        if line.do == "learn":
+            learner.learn(read_batch(self._images, line))
+        elif line.do == "see":
+            learner.see(read_batch(self._images, line))
+        elif line.do == "reset":
+            learner.reset()
+        elif line.do == "promote":
+            learner.promote()
+        elif line.do in ("mode", "start"):
+            learner.set_mode(line.mode)
+        elif line.do == "put":
+            # The uploaded state is not in the audit; the snapshot that followed it is.
+            name = str(line.snapshot)
+            champion = champion_file(self._folder, name)
+            learner.load(snapshot_file(self._folder, name), champion if champion.is_file() else None, learner.mode)
+
+    def _return(self, line: Line) -> None:
+        then = self._taken.get(line.snapshot)
+        if then is None:
             raise BadData(f"Line {line.n} returns to snapshot {line.snapshot}, which no earlier line takes.")
-        then = taken[line.snapshot]
-        learner.put_back(then.learner.state, None if then.champion is None else then.champion.state, then.mode)
+        self.learner.put_back(then.learner.state, None if then.champion is None else then.champion.state, then.mode)
+        self._returns[line.snapshot] -= 1
+        if not self._returns[line.snapshot]:
+            del self._taken[line.snapshot]
+
+    def _compare(self, name: str) -> None:
+        taken = self.learner.take()
+        if self._returns[name]:
+            self._taken[name] = taken
+        file, champion = snapshot_file(self._folder, name), champion_file(self._folder, name)
+        if file.is_file():
+            self.compared.append(name)
+            same = same_state(read(file)[1], taken.learner.state)
+            if taken.champion is not None:
+                same = same and champion.is_file() and same_state(read(champion)[1], taken.champion.state)
+            if not same:
+                self.different.append(name)
 
 
 def same_state(one: Any, other: Any) -> bool:
@@ -121,7 +180,7 @@ def same_state(one: Any, other: Any) -> bool:
     """
     if isinstance(one, Tensor) or isinstance(other, Tensor):
         both = isinstance(one, Tensor) and isinstance(other, Tensor)
-        return both and one.dtype == other.dtype and torch.equal(_bits(one), _bits(other))
+        return both and (one.dtype, one.shape) == (other.dtype, other.shape) and torch.equal(_bits(one), _bits(other))
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same_state(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
@@ -130,5 +189,5 @@ def same_state(one: Any, other: Any) -> bool:
 
 
 def _bits(value: Tensor) -> Tensor:
-    value = value.detach().cpu().contiguous()
-    return value.view(torch.uint8) if value.dim() else value.reshape(1).view(torch.uint8)
+    # Flat: a dimension of size 1 may have any stride, which view refuses.
+    return value.detach().cpu().contiguous().flatten().view(torch.uint8)

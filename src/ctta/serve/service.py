@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import math
 import queue
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
-from ctta.errors import ImageDtype, ImageShape, ParameterError, ServiceClosing, TooManyStreams, UnknownLane
+from ctta.errors import MethodMismatch, ParameterError, ServiceClosing, SourceMismatch, TooManyStreams, UnknownLane
 from ctta.guard import DEFAULT_RULES, Rule
 from ctta.guarded import Guarded
 from ctta.serve.audit import STREAM_FILE, Audit, read_audit, requests_of
-from ctta.serve.history import History, Writer, folder_name, stream_of
+from ctta.serve.checks import check_ask, check_limits, check_name
+from ctta.serve.events import Event
+from ctta.serve.history import History
+from ctta.serve.index import Index, Kind, folder_name, read_index
 from ctta.serve.labels import Requests
 from ctta.serve.lane import Lane
 from ctta.serve.learner import Learner
 from ctta.serve.lock import FolderLock
 from ctta.serve.sharing import SharedReference, share
 from ctta.serve.types import MODES, Ask, LabelReport, Limits, Mode, Reply, SnapshotInfo, StreamStatus
+from ctta.serve.writer import Writer
 
 
 class Service:
@@ -60,7 +61,7 @@ class Service:
     ) -> None:
         if record is not None and state is None:
             raise ParameterError("Recorded images are of use together with the audit: record needs a state folder.")
-        _check_limits(limits)
+        check_limits(limits)
         self.name = name
         self.num_classes = classifier.num_classes
         self.class_names = None if class_names is None else tuple(class_names)
@@ -73,20 +74,19 @@ class Service:
         self._temporary = None if state is not None else tempfile.TemporaryDirectory(prefix="ctta-serve-")
         self._folder = state if state is not None else Path(self._temporary.name if self._temporary else "")
         self._record = record
+        self._lanes: dict[str, Lane] = {}
+        self._changing = threading.Lock()
+        self._closed = False
         self._lock = FolderLock(self._folder)
+        self._writer = Writer()
         try:
             self._template = make(classifier)
+            self._kind = Kind(type(self._template).__name__.lower(), self._template.source_digest)
             self._reference = SharedReference(share(make(classifier), self._template))
-            self._lanes: dict[str, Lane] = {}
-            self._changing = threading.Lock()
-            self._writer = Writer()
-            self._closed = False
-            for folder in sorted((self._folder / "streams").glob("*/")):
-                found = stream_of(folder)
-                if found is not None:
-                    self._lanes[found] = self._open(found)
+            for index in self._saved():
+                self._lanes[index.stream] = self._open(index.stream)
         except BaseException:
-            self._lock.release()
+            self.close()
             raise
 
     def submit(self, ask: Ask) -> Future[Reply]:
@@ -98,16 +98,18 @@ class Service:
         Raises:
             QueueFull: Too many images wait in the stream.
             TooManyStreams: The stream is new and there are `limits.streams` already.
-            ImageShape: More images or pixels than the limits allow, or not (N, C, H, W).
+            InputError: More images or pixels than the limits allow, or not finite floats (N, C, H, W) in [0, 1].
+            ParameterError: The stream's name or the id is too long.
             LearnerStopped: The stream's thread ended with an error.
             ServiceClosing: `close` was called.
         """
-        self._refuse_images(ask)
+        check_ask(ask, self.limits)
         return self._lane(ask.stream).submit(ask)
 
     def ready(self) -> bool:
-        """Whether requests are accepted."""
-        return not self._closed
+        """Whether requests are accepted, and no stream's thread has ended with an error."""
+        with self._changing:
+            return not self._closed and not any(lane.stopped for lane in self._lanes.values())
 
     def streams(self) -> list[StreamStatus]:
         """The status of every stream, by name."""
@@ -153,6 +155,19 @@ class Service:
             pin: Whether to keep the snapshot regardless of `Limits.keep`.
         """
         return self._known(stream).snapshot(pin)
+
+    def pin(self, stream: str, snapshot: str, pinned: bool = True) -> SnapshotInfo:
+        """Pin or unpin a snapshot.
+
+        Args:
+            stream: The name of an existing stream.
+            snapshot: The snapshot's name.
+            pinned: Whether to keep it regardless of `Limits.keep`.
+
+        Raises:
+            UnknownSnapshot: There is no such snapshot.
+        """
+        return self._known(stream).pin(snapshot, pinned)
 
     def rollback(self, stream: str, snapshot: str | None = None) -> SnapshotInfo:
         """Return to a snapshot.
@@ -215,9 +230,10 @@ class Service:
         Raises:
             CheckpointError: It is not one, or belongs to another method or source. Nothing changes.
         """
+        check_name(stream, "The name of a stream")
         self._lane(stream).put(data)
 
-    def subscribe(self, stream: str) -> queue.Queue[dict[str, Any]]:
+    def subscribe(self, stream: str) -> queue.Queue[Event]:
         """Return a bounded queue of a stream's events; the oldest are dropped when it is full.
 
         Args:
@@ -225,7 +241,7 @@ class Service:
         """
         return self._known(stream).subscribe()
 
-    def unsubscribe(self, stream: str, events: queue.Queue[dict[str, Any]]) -> None:
+    def unsubscribe(self, stream: str, events: queue.Queue[Event]) -> None:
         """Stop an earlier subscription.
 
         Args:
@@ -271,18 +287,14 @@ class Service:
     def _open(self, name: str) -> Lane:
         folder = self._folder / "streams" / folder_name(name)
         folder.mkdir(parents=True, exist_ok=True)
-        history = History(name, folder, self._writer, self.limits.keep)
+        history = History(name, self._kind, folder, self._writer, self.limits.keep)
         audit = Audit(folder, None if self._record is None else self._record / folder_name(name))
         requests = Requests(self.limits.remembered, self.num_classes)
         newest = history.newest()
         if newest is not None:
-            # What came after the snapshot is lost, and its requests may be learnt when they are sent again.
-            until = int(newest.info.name)
-            lines = deque(
-                (line for line in read_audit(folder / STREAM_FILE) if line.n <= until), self.limits.remembered
-            )
-            for request in requests_of(list(lines)):
-                requests.remember(request, None, taught=True)
+            lines = read_audit(folder / STREAM_FILE)
+            for request in requests_of(lines, int(newest.info.name), self.limits.remembered):
+                requests.remember(request, None, offered=True)
         return Lane(
             name,
             self._new_learner,
@@ -294,30 +306,25 @@ class Service:
             clock=self._clock,
         )
 
+    def _saved(self) -> list[Index]:
+        """The streams in the state folder; those of another method or source are refused."""
+        found = [read_index(folder) for folder in sorted((self._folder / "streams").glob("*/"))]
+        indices = [index for index in found if index is not None]
+        for index in indices:
+            if index.kind == self._kind:
+                continue
+            advice = "Use another state folder, or move the stream's folder away."
+            if index.kind.method != self._kind.method:
+                raise MethodMismatch(
+                    f"Stream {index.stream!r} in {self._folder} was adapted by {index.kind.method}, not by "
+                    f"{self._kind.method}. {advice}"
+                )
+            raise SourceMismatch(
+                f"Stream {index.stream!r} in {self._folder} was adapted from weights {index.kind.source[:12]}..., not "
+                f"from {self._kind.source[:12]}... {advice}"
+            )
+        return indices
+
     def _new_learner(self) -> Learner:
         adapter = share(self._make(self._classifier), self._template)
         return Learner(Guarded(adapter, rules=self._rules, reference=self._reference))
-
-    def _refuse_images(self, ask: Ask) -> None:
-        images = ask.images
-        if images.dim() != 4 or 0 in images.shape:
-            raise ImageShape(f"Images must be (N, C, H, W) and not empty; got {tuple(images.shape)}.")
-        if len(images) > self.limits.images or images.numel() > self.limits.pixels:
-            raise ImageShape(
-                f"A request may have {self.limits.images} images and {self.limits.pixels} numbers; got "
-                f"{len(images)} and {images.numel()}. Send fewer images at once."
-            )
-        if not images.is_floating_point():
-            raise ImageDtype(f"Images must be floating point in [0, 1]; got {images.dtype}.")
-
-
-def _check_limits(limits: Limits) -> None:
-    for name in ("batch", "queue", "streams", "save_every", "keep", "images", "pixels", "remembered"):
-        if getattr(limits, name) < 1:
-            raise ParameterError(f"The limit {name!r} must be at least 1. Got {getattr(limits, name)} instead.")
-    if not (math.isfinite(limits.wait) and limits.wait >= 0):
-        raise ParameterError(f"The limit 'wait' must be a number of seconds, at least 0. Got {limits.wait} instead.")
-    if not 0 < limits.learn_share <= 1:
-        raise ParameterError(
-            f"The limit 'learn_share' must be above 0 and at most 1. Got {limits.learn_share} instead."
-        )

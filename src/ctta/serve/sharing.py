@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ctta.adapter import Adapter
 from ctta.errors import SourceMismatch
-from ctta.guarded import Reference
+from ctta.guarded.reference import Reference
 
 
 def share(adapter: Adapter, template: Adapter) -> Adapter:
@@ -44,8 +44,8 @@ def refuse_other_source(state: Mapping[str, Any], adapter: Adapter, prefix: str 
         SourceMismatch: A parameter differs.
     """
     for name in adapter._frozen:
-        given = state.get(f"{prefix}{name}")
-        if isinstance(given, Tensor) and not torch.equal(given, adapter.get_parameter(name)):
+        given, own = state.get(f"{prefix}{name}"), adapter.get_parameter(name)
+        if isinstance(given, Tensor) and not torch.equal(given.to(own.device), own):
             raise SourceMismatch(
                 f"{name} never changes in {type(adapter).__name__}; the state has other values for it."
             )

@@ -1,176 +1,26 @@
-"""The guard: from signals of a stream to the decision to stop learning for a while. Pure: numbers in, decisions out.
-
-A stream is "ok" until a rule fires. Then comes a cooldown without learning, then a probation in which the adapter
-learns but an alarm still counts against it, then it is "ok" again.
-"""
+"""The state machine of the guard: ok, after an alarm a cooldown without learning, then a probation, then ok again."""
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from ctta.errors import ParameterError
+from ctta.guard.rules import ACTIONS, DEFAULT_RULES, Action, Rule
+from ctta.guard.signals import COMPARED, Signals
 
-Action = Literal["freeze", "rollback", "fallback"]
-Signal = Literal["agreement", "drift", "lost_diversity", "diversity", "entropy", "loss", "skipped"]
 Phase = Literal["ok", "cooldown", "probation"]
 Restore = Literal["good", "source"]
 
-_SIGNALS: tuple[Signal, ...] = get_args(Signal)
-_ACTIONS: tuple[Action, ...] = get_args(Action)
-_PHASES: tuple[Phase, ...] = get_args(Phase)
-#: Signals that need the reference.
-_COMPARED: tuple[Signal, ...] = ("agreement", "drift", "lost_diversity")
+PHASES: tuple[Phase, ...] = get_args(Phase)
 #: Batches of probation for every batch of cooldown: harm that was slow to show must have the time to show again.
 _PROBATION = 3
-_NUMBER = r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?)"
-_TEXT = re.compile(
-    rf"\s*(\w+)\s*([<>])\s*(?:{_NUMBER}|(?:{_NUMBER}\s*\*\s*)?usual(?:\s*([+-])\s*{_NUMBER})?)\s*:\s*(\w+)\s*",
-    re.IGNORECASE,
-)
-_HELP = (
-    "Write one like 'agreement < usual - 0.25: fallback', 'diversity < 0.5 * usual: freeze' or 'skipped > 0.5: freeze'"
-)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """When to act, and how.
-
-    The limit is ``factor * usual + offset``, where usual is the median of the signal while the stream was ok. A rule
-    fires when the signal has been beyond its limit by enough for long enough: the excess as a share of the limit,
-    summed over images and never below zero, must reach the guard's patience. A collapse fires at once, a slow decline
-    after some batches, a single odd batch never.
-
-    Args:
-        signal: "agreement" with the reference (share of equal answers); "drift" (share of different answers, divided by
-            the reference's own normalised entropy: where the reference is unsure, more answers may differ);
-            "lost_diversity" (how much less diverse the answers are than the reference's for the same images);
-            "diversity" and "entropy" of the answers, both 0 to 1; "loss"; "skipped" (1 for a step that was not finite).
-        below: Whether values below the limit count, or values above it.
-        factor: The share of the usual value in the limit; 0 for a fixed limit.
-        offset: The fixed part of the limit.
-        action: "freeze" stops learning; "rollback" also returns the adapter to its last good state; "fallback" also
-            answers with the reference until the adapter has proved itself again.
-    """
-
-    signal: Signal
-    below: bool
-    factor: float
-    offset: float
-    action: Action
-
-    @classmethod
-    def parse(cls, text: str) -> Rule:
-        """Read a rule, such as ``drift > usual + 0.75: fallback``.
-
-        Args:
-            text: A signal, ``<`` or ``>``, a limit, a colon and an action.
-
-        Raises:
-            ParameterError: The text is not a rule.
-        """
-        found = _TEXT.fullmatch(text)
-        if found is None:
-            raise ParameterError(f"{text!r} is not a rule of the guard. {_HELP}.")
-        name, side, fixed, factor, sign, offset, what = found.groups()
-        signal = next((known for known in _SIGNALS if known == name), None)
-        action = next((known for known in _ACTIONS if known == what), None)
-        if signal is None or action is None:
-            raise ParameterError(
-                f"{text!r} is not a rule of the guard. Signals: {', '.join(_SIGNALS)}; actions: {', '.join(_ACTIONS)}. "
-                f"{_HELP}."
-            )
-        if fixed is not None:
-            return cls(signal, side == "<", 0.0, float(fixed), action)
-        by = float(offset or 0) * (-1 if sign == "-" else 1)
-        return cls(signal, side == "<", float(factor or 1), by, action)
-
-    def __str__(self) -> str:
-        limit = f"{self.offset:g}"
-        if self.factor:
-            times = "" if self.factor == 1 else f"{self.factor:g} * "
-            more = f" {'-' if self.offset < 0 else '+'} {abs(self.offset):g}" if self.offset else ""
-            limit = f"{times}usual{more}"
-        return f"{self.signal} {'<' if self.below else '>'} {limit}: {self.action}"
-
-    def excess(self, value: float, usual: float | None) -> float:
-        """Return how far a value is beyond the limit, as a share of the limit; negative within it.
-
-        Args:
-            value: The value of the signal.
-            usual: Its usual value, or None if that is not known yet.
-        """
-        if self.factor and usual is None:
-            return 0.0
-        limit = self.factor * (usual or 0.0) + self.offset
-        beyond = limit - value if self.below else value - limit
-        return beyond / max(abs(limit), 1e-6)
-
-
-def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Read rules that are separated by semicolons.
-
-    Args:
-        text: The rules; an empty text has none.
-    """
-    return tuple(Rule.parse(part) for part in text.split(";") if part.strip())
-
-
-#: Chosen on the digits stream; `python -m benchmarks.guard` measures them.
-DEFAULT_TEXT = "lost_diversity > 0.025: fallback; drift > usual + 0.75: fallback; skipped > 0.5: rollback"
-DEFAULT_RULES: tuple[Rule, ...] = parse_rules(DEFAULT_TEXT)
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A comparison with the reference over some images.
-
-    Args:
-        images: How many.
-        agreement: Share of equal answers.
-        drift: Share of different answers, divided by the reference's normalised entropy.
-        lost_diversity: The reference's diversity minus the adapter's.
-    """
-
-    images: int
-    agreement: float
-    drift: float
-    lost_diversity: float
-
-
-@dataclass(frozen=True)
-class Signals:
-    """What one batch showed.
-
-    Args:
-        images: Images in the batch.
-        entropy: Mean entropy of the adapter's answers, divided by log K.
-        diversity: Entropy of their mean prediction, divided by log K.
-        loss: The step's loss, if it has one.
-        finite: Whether the step was finite.
-        compared: The comparison with the reference, if enough images were compared by now.
-    """
-
-    images: int
-    entropy: float
-    diversity: float
-    loss: float | None = None
-    finite: bool = True
-    compared: Compared | None = None
-
-    def values(self) -> dict[str, float]:
-        """Every signal that is known, by name."""
-        found = {"diversity": self.diversity, "entropy": self.entropy, "skipped": float(not self.finite)}
-        if self.loss is not None:
-            found["loss"] = self.loss
-        if self.compared is not None:
-            found |= {name: getattr(self.compared, name) for name in _COMPARED}
-        return found
+#: An adapter that has not learnt yet is its reference. This is usual for it until it has shown otherwise for a while:
+#: without it, harm from the very first batch on would pass for usual.
+_UNADAPTED = {"agreement": 1.0, "drift": 0.0, "lost_diversity": 0.0}
+_UNADAPTED_VALUES = 16
 
 
 @dataclass(frozen=True)
@@ -201,6 +51,7 @@ class Watch:
         patience: How much excess, in images, makes an alarm. Recent alarms divide it.
         memory: Values from which the usual one is taken.
         forgive: Batches without an alarm after which an alarm is forgotten.
+        unadapted: Whether the adapter has not learnt yet, so that it is usual for it to agree with its reference.
         phase: "ok", "cooldown" or "probation".
         action: The action of the last alarm, while it lasts.
         left: Batches left of the cooldown or the probation.
@@ -219,6 +70,7 @@ class Watch:
     patience: float = 150.0
     memory: int = 128
     forgive: int = 200
+    unadapted: bool = False
     phase: Phase = "ok"
     action: Action | None = None
     left: int = 0
@@ -231,8 +83,11 @@ class Watch:
     usual: dict[str, deque[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Start every rule without excess."""
+        """Start every rule without excess, and with what is usual before anything was seen."""
         self.sums = self.sums or [0.0] * len(self.rules)
+        if self.unadapted and not self.usual:
+            for name, value in _UNADAPTED.items():
+                self.usual[name] = deque([value] * _UNADAPTED_VALUES, self.memory)
 
     def learns(self) -> bool:
         """Whether the next batch may be learnt."""
@@ -244,7 +99,7 @@ class Watch:
 
     def asks_reference(self) -> bool:
         """Whether the next batch is compared with the reference."""
-        needed = any(rule.signal in _COMPARED for rule in self.rules)
+        needed = any(rule.signal in COMPARED for rule in self.rules)
         return needed and self.phase != "cooldown" and (self.phase == "probation" or self.batches % self.every == 0)
 
     def calm(self) -> bool:
@@ -281,7 +136,14 @@ class Watch:
         """Everything that changes along a stream, as JSON takes it."""
         numbers = {name: getattr(self, name) for name in _NUMBERS}
         usual = {name: list(values) for name, values in self.usual.items()}
-        return {"phase": self.phase, "action": self.action, "sums": list(self.sums), "usual": usual, **numbers}
+        return {
+            "rules": [str(rule) for rule in self.rules],
+            "phase": self.phase,
+            "action": self.action,
+            "sums": list(self.sums),
+            "usual": usual,
+            **numbers,
+        }
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` gave.
@@ -296,8 +158,10 @@ class Watch:
         sums = [float(total) for total in state["sums"]]
         numbers = {name: int(state[name]) for name in _NUMBERS}
         phase, action = state["phase"], state["action"]
-        if phase not in _PHASES or action not in (None, *_ACTIONS) or len(sums) != len(self.rules):
+        if phase not in PHASES or action not in (None, *ACTIONS) or len(sums) != len(self.rules):
             raise ValueError(f"phase {phase!r}, action {action!r}, {len(sums)} sums for {len(self.rules)} rules")
+        if list(state["rules"]) != [str(rule) for rule in self.rules]:
+            raise ValueError(f"the state is of the rules {state['rules']}")
         self.phase, self.action, self.sums, self.usual = phase, action, sums, usual
         for name, value in numbers.items():
             setattr(self, name, value)
@@ -309,7 +173,7 @@ class Watch:
         for i, rule in enumerate(self.rules):
             if rule.signal not in values:
                 continue
-            compared = rule.signal in _COMPARED and signals.compared is not None
+            compared = rule.signal in COMPARED and signals.compared is not None
             images = signals.compared.images if compared and signals.compared else signals.images
             known = self.usual.get(rule.signal)
             excess = rule.excess(values[rule.signal], statistics.median(known) if known else None)

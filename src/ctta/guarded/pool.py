@@ -1,0 +1,98 @@
+"""From predictions to signals: compare an adapter with its reference over enough images to tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ctta.adapter import Step
+from ctta.functional import diversity, entropy
+from ctta.guard import Compared, Signals
+
+#: Images that are compared before the guard looks: fewer say too little about diversity.
+_ENOUGH = 48
+#: A reference that is sure of everything still errs now and then.
+_LEAST_ENTROPY = 0.05
+
+
+class Pool:
+    """Predictions of adapter and reference for the same images, until there are enough to compare."""
+
+    def __init__(self) -> None:
+        self.images = 0
+        self.equal = 0
+        self.entropy = 0.0
+        self.own: Tensor | None = None
+        self.referred: Tensor | None = None
+
+    @torch.no_grad()
+    def add(self, own: Tensor, referred: Tensor) -> Compared | None:
+        """Add a batch, and return the comparison once there are enough images; the pool is then empty again.
+
+        Args:
+            own: The logits of the adapter.
+            referred: The logits of the reference for the same images.
+        """
+        self.own = _added(self.own, own)
+        self.referred = _added(self.referred, referred)
+        self.images += len(own)
+        self.equal += int((own.argmax(1) == referred.argmax(1)).sum())
+        self.entropy += entropy(referred.double()).sum().item() / _largest_entropy(referred)
+        if self.images < _ENOUGH:
+            return None
+        agreement = self.equal / self.images
+        drift = (1 - agreement) / max(self.entropy / self.images, _LEAST_ENTROPY)
+        compared = Compared(self.images, agreement, drift, _spread(self.referred) - _spread(self.own))
+        self.load(Pool().state())
+        return compared
+
+    def state(self) -> dict[str, Any]:
+        """Everything in it."""
+        return dict(vars(self))
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` returned.
+
+        Args:
+            state: The content of another pool.
+        """
+        for name in vars(self):
+            setattr(self, name, state[name])
+
+
+@torch.no_grad()
+def signals_of(own: Tensor, step: Step | None = None, compared: Compared | None = None) -> Signals:
+    """Return what a batch showed.
+
+    Args:
+        own: The logits that answered the batch.
+        step: The step that learnt from it; None if nothing was learnt.
+        compared: The comparison with the reference, if there is one.
+    """
+    return Signals(
+        images=len(own),
+        entropy=entropy(own).mean().item() / _largest_entropy(own),
+        diversity=diversity(own).log().item() / _largest_entropy(own),
+        loss=None if step is None else step.loss,
+        finite=step is None or "skipped" not in step.log,
+        compared=compared,
+    )
+
+
+def _added(total: Tensor | None, logits: Tensor) -> Tensor:
+    more = logits.double().softmax(1).sum(0).cpu()
+    return more if total is None else total + more
+
+
+def _largest_entropy(logits: Tensor) -> float:
+    return math.log(logits.shape[1]) or 1.0
+
+
+def _spread(total: Tensor) -> float:
+    """The normalised entropy of a sum of predictions."""
+    mean = total / total.sum()
+    return -mean.xlogy(mean).sum().item() / (math.log(len(total)) or 1.0)

@@ -1,0 +1,238 @@
+"""The inbox of a stream: a bounded queue of requests, which leave it in batches, and of operations, which go first."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ctta.errors import LearnerStopped, QueueFull, ServiceClosing
+from ctta.serve.types import Ask, Limits, Reply
+
+Result = TypeVar("Result")
+
+#: Numbers that may wait in one stream, as a multiple of those that one request may have.
+_WAITING_PIXELS = 8
+
+
+@dataclass
+class Request:
+    """A request that waits for its answer.
+
+    Args:
+        ask: What was asked.
+        arrived: When it came, by the inbox's clock.
+        future: Where the answer goes.
+    """
+
+    ask: Ask
+    arrived: float
+    future: Future[Reply] = field(default_factory=Future)
+
+    def fail(self, error: BaseException) -> None:
+        """Give the error to whoever waits, unless the answer was given before.
+
+        Args:
+            error: The error.
+        """
+        _fail(self.future, error)
+
+
+@dataclass
+class Operation:
+    """A function to call on the stream's thread.
+
+    Args:
+        do: The function.
+        future: Where its result goes.
+    """
+
+    do: Callable[[], Any]
+    future: Future[Any] = field(default_factory=Future)
+
+    def run(self) -> None:
+        """Call the function and give its result, or its exception, to whoever waits."""
+        try:
+            result = self.do()
+        except BaseException as error:
+            _fail(self.future, error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self.future.set_result(result)
+
+
+class Inbox:
+    """Requests and operations that wait for the thread of one stream.
+
+    Args:
+        stream: The stream's name.
+        limits: How much may wait, and how requests are batched.
+        clock: Seconds that never go back.
+        answer_time: Returns the seconds that an answer takes these days.
+    """
+
+    def __init__(
+        self, stream: str, limits: Limits, clock: Callable[[], float], answer_time: Callable[[], float]
+    ) -> None:
+        self._stream = stream
+        self._limits = limits
+        self._clock = clock
+        self._answer_time = answer_time
+        self._changed = threading.Condition()
+        self._requests: deque[Request] = deque()
+        self._operations: deque[Operation] = deque()
+        self._closing = False
+        self._stopped_by: BaseException | None = None
+        self._pixels = 0
+        self.images = 0
+
+    def submit(self, ask: Ask) -> Future[Reply]:
+        """Queue a request, or refuse it at once.
+
+        Args:
+            ask: The request; the name of its stream is not checked.
+
+        Raises:
+            QueueFull: Too much waits.
+            LearnerStopped: `stop` was called.
+            ServiceClosing: `close` was called.
+        """
+        count, pixels = len(ask.images), ask.images.numel()
+        with self._changed:
+            self._refuse_ended()
+            too_many = self.images + count > self._limits.queue
+            too_large = self._pixels + pixels > _WAITING_PIXELS * self._limits.pixels
+            if self._requests and (too_many or too_large):
+                raise QueueFull(
+                    f"{self.images} images ({self._pixels} numbers) wait in stream {self._stream!r}; at most "
+                    f"{self._limits.queue} ({_WAITING_PIXELS * self._limits.pixels}) may.",
+                    max(0.1, self._answer_time()),
+                )
+            request = Request(ask, self._clock())
+            self._requests.append(request)
+            self.images += count
+            self._pixels += pixels
+            self._changed.notify_all()
+        return request.future
+
+    def call(self, do: Callable[[], Result]) -> Result:
+        """Call a function on the stream's thread, ahead of waiting requests, and return its result.
+
+        Args:
+            do: The function; an exception that it raises is raised here.
+        """
+        operation = Operation(do)
+        with self._changed:
+            self._refuse_ended()
+            self._operations.append(operation)
+            self._changed.notify_all()
+        result: Result = operation.future.result()
+        return result
+
+    def close(self) -> None:
+        """Accept nothing more; `next` gives out what waits and then None."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+
+    def stop(self, error: BaseException) -> None:
+        """Accept nothing more, and fail everything that waits.
+
+        Args:
+            error: Why the stream's thread ended.
+        """
+        with self._changed:
+            self._stopped_by = error
+            left = [*(r.future for r in self._requests), *(o.future for o in self._operations)]
+            self._requests.clear()
+            self._operations.clear()
+            self.images = self._pixels = 0
+        for future in left:
+            _fail(future, self._stopped())
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the stream's thread ended with an error."""
+        return self._stopped_by is not None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a request waits."""
+        return bool(self._requests)
+
+    def next(self, idle: float | None) -> list[Request] | Operation | None:
+        """Wait for work: an operation, a batch of requests, an empty batch when nothing came, or None at the end.
+
+        Args:
+            idle: Seconds without work after which the empty batch is given; None waits for good.
+        """
+        with self._changed:
+            while True:
+                if self._operations:
+                    return self._operations.popleft()
+                if self._requests:
+                    left = self._patience()
+                    if left > 0:
+                        self._changed.wait(left)
+                    elif batch := self._take_batch():
+                        return batch
+                elif self._closing:
+                    return None
+                elif not self._changed.wait(idle) and not (self._requests or self._operations):
+                    return []
+
+    def _patience(self) -> float:
+        """Seconds that the waiting requests should still wait for company."""
+        if self._closing or self.images >= self._limits.batch:
+            return 0.0
+        return self._limits.wait - (self._clock() - self._requests[0].arrived)
+
+    def _take_batch(self) -> list[Request]:
+        """The first requests that fit in one batch; one that is larger than a batch comes alone."""
+        batch: list[Request] = []
+        images = 0
+        while self._requests:
+            waiting = self._requests[0].ask.images
+            full = images + len(waiting) > self._limits.batch
+            if batch and (full or waiting.shape[1:] != batch[0].ask.images.shape[1:]):
+                break
+            request = self._requests.popleft()
+            self.images -= len(waiting)
+            self._pixels -= waiting.numel()
+            # A client that has gone away is not answered.
+            if request.future.set_running_or_notify_cancel():
+                batch.append(request)
+                images += len(waiting)
+        return batch
+
+    def _refuse_ended(self) -> None:
+        if self._stopped_by is not None:
+            raise self._stopped()
+        if self._closing:
+            raise ServiceClosing("The service is closing and accepts no more requests.")
+
+    def _stopped(self) -> LearnerStopped:
+        return LearnerStopped(f"The thread of stream {self._stream!r} ended with an error: {self._stopped_by!r}.")
+
+
+def images_of(batch: list[Request]) -> Tensor:
+    """Return the images of a batch, in the order of its requests.
+
+    Args:
+        batch: The requests.
+    """
+    return torch.cat([request.ask.images for request in batch])
+
+
+def _fail(future: Future[Any], error: BaseException) -> None:
+    # It may have been answered, or cancelled by a client that has gone away.
+    with suppress(Exception):
+        future.set_exception(error)

@@ -1,0 +1,110 @@
+"""The index of a stream's folder: which stream it is, what it adapts, and which snapshots it has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from ctta._system.files import write_atomically
+from ctta.serve.types import MODES, Mode, SnapshotInfo
+
+logger = logging.getLogger("ctta")
+
+_FILE = "snapshots.json"
+_LONGEST = 100
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a stream's adapter is; its snapshots fit no other.
+
+    Args:
+        method: The method's name.
+        source: The digest of the source weights.
+    """
+
+    method: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A snapshot as the index keeps it.
+
+    Args:
+        info: The part of the snapshot's description that users see.
+        mode: The stream's mode when the snapshot was taken.
+        champion: Whether a champion was saved with it, as in shadow mode.
+    """
+
+    info: SnapshotInfo
+    mode: Mode
+    champion: bool
+
+
+@dataclass(frozen=True)
+class Index:
+    """The content of the file.
+
+    Args:
+        stream: The stream's name.
+        kind: What its adapter is.
+        entries: Its snapshots, oldest first.
+    """
+
+    stream: str
+    kind: Kind
+    entries: Sequence[Entry]
+
+    def write(self, folder: Path) -> None:
+        """Replace the file of a folder, atomically.
+
+        Args:
+            folder: The stream's folder.
+        """
+        snapshots = [{**asdict(e.info), "mode": e.mode, "champion": e.champion} for e in self.entries]
+        content = {"stream": self.stream, **asdict(self.kind), "snapshots": snapshots}
+        write_atomically(folder / _FILE, json.dumps(content, indent=1).encode())
+
+
+def read_index(folder: Path) -> Index | None:
+    """Return the index of a stream's folder; None if it is missing or damaged.
+
+    Args:
+        folder: The stream's folder.
+    """
+    path = folder / _FILE
+    try:
+        content = json.loads(path.read_bytes())
+        entries = tuple(_entry(fields) for fields in content["snapshots"])
+        return Index(str(content["stream"]), Kind(str(content["method"]), str(content["source"])), entries)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        logger.warning("%s is damaged and not used: %s", path, error)
+        return None
+
+
+def folder_name(stream: str) -> str:
+    """Return a safe folder name for a stream, whatever characters its name has.
+
+    Args:
+        stream: The stream's name.
+    """
+    safe = quote(stream, safe="").replace(".", "%2E")
+    if len(safe) <= _LONGEST:
+        return safe
+    return f"{safe[:_LONGEST]}-{hashlib.sha256(stream.encode()).hexdigest()[:16]}"
+
+
+def _entry(fields: dict[str, Any]) -> Entry:
+    mode, champion = fields.pop("mode"), fields.pop("champion")
+    if mode not in MODES:
+        raise ValueError(f"mode {mode!r}")
+    return Entry(SnapshotInfo(**fields), mode, bool(champion))

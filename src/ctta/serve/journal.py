@@ -1,0 +1,115 @@
+"""The journal of a stream: every event goes to the audit, and to those who watch."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ctta.serve.audit import Audit, Deed, Line
+from ctta.serve.events import Events
+from ctta.serve.inbox import Request
+from ctta.serve.types import StreamStatus
+
+logger = logging.getLogger("ctta")
+
+#: What an event says about the stream, besides what happened.
+_TOLD = ("mode", "steps", "guard", "queue", "alpha", "error", "answered", "learnt", "shed", "resets", "latency_ms")
+
+
+class Journal:
+    """Writes down what happens to one stream. A full disk stops nothing: what could not be written is logged.
+
+    Args:
+        stream: The stream's name.
+        audit: The file.
+        events: Those who watch.
+        status: Returns the stream's status.
+    """
+
+    def __init__(self, stream: str, audit: Audit, events: Events, status: Callable[[], StreamStatus]) -> None:
+        self._stream = stream
+        self._audit = audit
+        self._events = events
+        self._status = status
+
+    def next(self) -> int:
+        """Return the number of the next line."""
+        return self._audit.next()
+
+    def keep(self, n: int, images: Tensor) -> None:
+        """Keep the images of a batch, if images are recorded, before its line is written.
+
+        Args:
+            n: The number of the batch's line.
+            images: The images (N, C, H, W), on the CPU.
+        """
+        try:
+            self._audit.keep(n, images)
+        except OSError as error:
+            logger.error("the images of line %d of stream %s could not be kept: %s", n, self._stream, error)
+
+    def write(
+        self,
+        deed: Deed,
+        batch: Sequence[Request] = (),
+        *,
+        n: int | None = None,
+        shed: bool = False,
+        alarm: str | None = None,
+        snapshot: str | None = None,
+        signals: dict[str, float] | None = None,
+        rules: str = "",
+    ) -> None:
+        """Write a line and tell those who watch.
+
+        Args:
+            deed: What happened.
+            batch: The requests that it happened to.
+            n: The number of the line; None takes the next one.
+            shed: Whether learning was skipped because requests waited.
+            alarm: The guard's rule that fired.
+            snapshot: The snapshot that was taken or restored.
+            signals: The guard's signals.
+            rules: The guard's rules, when the stream starts or comes back.
+        """
+        status = self._status()
+        line = Line(
+            n=self.next() if n is None else n,
+            do=deed,
+            time=time.time(),
+            mode=status.mode,
+            steps=status.steps,
+            requests=tuple((request.ask.id, len(request.ask.images)) for request in batch),
+            shed=shed,
+            guard=status.guard,
+            alarm=alarm,
+            snapshot=snapshot,
+            signals=signals or {},
+            rules=rules,
+        )
+        try:
+            self._audit.write(line)
+        except OSError as error:
+            logger.error("line %d of the audit of stream %s could not be written: %s", line.n, self._stream, error)
+        images = sum(count for _, count in line.requests)
+        named = {} if snapshot is None else {"snapshot": snapshot}
+        self.tell({"do": deed, "n": line.n, "alarm": alarm, "images": images, **named, **line.signals})
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """Tell those who watch, and write nothing.
+
+        Args:
+            event: What happened.
+        """
+        if self._events.wanted:
+            status = self._status()
+            told = {name: getattr(status, name) for name in _TOLD}
+            self._events.publish({"stream": self._stream, **told, "snapshot": status.last_snapshot, **event})
+
+    def close(self) -> None:
+        """Close the file."""
+        self._audit.close()

@@ -1,0 +1,46 @@
+"""The writer: one thread that turns copies of states into files, so that no stream waits for a disk."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+
+class Writer:
+    """Does jobs one after another on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.Queue[tuple[Callable[[], None], Future[None]] | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._run, name="ctta-writer", daemon=True)
+        self._thread.start()
+
+    def do(self, job: Callable[[], None]) -> Future[None]:
+        """Queue a job and return its future, which holds the exception if the job fails.
+
+        Args:
+            job: The function to call on the writer's thread.
+        """
+        done: Future[None] = Future()
+        self._jobs.put((job, done))
+        return done
+
+    def close(self) -> None:
+        """Finish every job and end the thread."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (item := self._jobs.get()) is not None:
+            _do(*item)
+            del item  # it holds the copy of a whole state, and the next job may be far away
+
+
+def _do(job: Callable[[], None], done: Future[None]) -> None:
+    try:
+        job()
+    except Exception as error:  # noqa: BLE001, whoever waits for the job gets it
+        done.set_exception(error)
+    else:
+        done.set_result(None)
