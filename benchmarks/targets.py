@@ -22,6 +22,7 @@ TARGETS: dict[str, dict[str, float]] = {
         "dmse fp32 / straightforward": 0.75,
         "dmse bf16 / straightforward": 0.5,
     },
+    "blend: ResNet-20, 32 px, batch 200": {"tent prior:16": 1.05, "dmse prior:16": 1.05},
     "answer: ResNet-20, 32 px, batch 64": {"dmse": 0.32},
     # In units of teacher + one source copy + prototypes.
     "memory: DMSE beyond training, ResNet-20, 32 px, batch 200": {

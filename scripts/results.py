@@ -20,6 +20,7 @@ from ctta.bench.compare import own_settings
 from ctta.bench.defaults import default_arguments
 from ctta.bench.folder import read_records
 from ctta.bench.record import Record
+from ctta.method_table import AFTER_NOTE, after_mark
 from ctta.paper import Cell, Outcome, experiment
 from ctta.paper.numbers import SETTINGS
 from ctta.registry import method
@@ -77,18 +78,18 @@ def matching(cell: Cell, dataset: str, model: str, images: int | None, records: 
     """The runs of a cell, one per seed."""
 
     def fits(record: Record) -> bool:
-        spec, setting = record.spec, SETTINGS[dataset]
+        spec, setting, asked = record.spec, SETTINGS[dataset], cell.procedure
         unsaid = default_arguments(method(spec.method), spec.data_name)
-        settings = {k: v for k, v in cell.settings.items() if v != unsaid.get(k)}
+        settings = {k: v for k, v in asked.settings.items() if v != unsaid.get(k)}
         return (
-            (spec.method, spec.model_name, spec.data_name) == (cell.method, model, setting.stream)
+            (spec.method, spec.model_name, spec.data_name) == (asked.method, model, setting.stream)
             and (spec.source_data is not None) == cell.source_data
             and own_settings(spec) == settings
-            and spec.protocol_name == cell.protocol
-            and spec.protocol.get("times", 1) == cell.times
-            and spec.severity in (cell.severity, None)
+            and spec.protocol_name == asked.protocol
+            and spec.protocol.get("times", 1) == asked.times
+            and spec.severity in (asked.severity, None)
             and spec.images == (cell.images or images)
-            and spec.batch_size == (cell.batch_size or setting.batch_size)
+            and spec.batch_size == (asked.batch_size or setting.batch_size)
         )
 
     return [record for record in records if fits(record)]
@@ -104,13 +105,14 @@ def _table(outcomes: Sequence[Outcome], *, by_domain: bool) -> list[str]:
     for outcome in outcomes:
         mean, told, errors = outcome.mean, outcome.published, outcome.domains
         spread = "" if outcome.spread is None else f" ± {outcome.spread:.2f}"
-        line = [outcome.cell.label.replace("*", "\\*")]
+        line = [outcome.cell.label.replace("*", "\\*") + after_mark(outcome.cell.procedure.method)]
         line += [f"{errors[domain]:.1f}" for domain in domains]
         line += [f"**{mean:.2f}**{spread}" if mean == best else f"{mean:.2f}{spread}"]
         if published:
             line += ["–", "–"] if told is None else [f"{told.mean:.1f}", f"{mean - told.mean:+.1f}"]
         body.append([*line, str(len(outcome.records))])
-    return [_line(head), "|" + "---|" * len(head), *(_line(line) for line in body)]
+    note = ["", AFTER_NOTE] if any(after_mark(outcome.cell.procedure.method) for outcome in outcomes) else []
+    return [_line(head), "|" + "---|" * len(head), *(_line(line) for line in body), *note]
 
 
 def _line(cells: Sequence[str]) -> str:

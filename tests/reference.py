@@ -12,14 +12,19 @@ import torch
 from torch import Tensor, nn
 
 import ctta
+from ctta.methods._restore import RestoresRandomly
 
 DATA = Path(__file__).parent / "data"
 
 
 @cache
-def vectors() -> dict[str, np.ndarray]:
-    with np.load(DATA / "vectors.npz") as file:
+def vectors_of(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path) as file:
         return dict(file)
+
+
+def vectors() -> dict[str, np.ndarray]:
+    return vectors_of(DATA / "vectors.npz")
 
 
 def vector(name: str) -> Tensor:
@@ -96,11 +101,13 @@ def four_views() -> Callable[[Tensor, torch.Generator], Tensor]:
     return view
 
 
-class MaskedCoTTA(ctta.CoTTA):
-    """CoTTA with the stochastic-restore masks of a case."""
+class Masked(RestoresRandomly):
+    """A method with the stochastic-restore masks of a case."""
+
+    file = DATA / "vectors.npz"
 
     def __init__(self, case: str, **options: object) -> None:
-        super().__init__(net(), views=8, view=four_views(), **options)  # type: ignore[arg-type]
+        super().__init__(net(), views=8, view=four_views(), **options)  # type: ignore[call-arg]
         self.case, self.batches = case, count()
 
     def restore_randomly(self) -> None:
@@ -109,5 +116,9 @@ class MaskedCoTTA(ctta.CoTTA):
 
     def chosen(self, parameter: Tensor) -> Tensor:
         name = next(n for n, p in self.student.model.named_parameters() if p is parameter)
-        bits = np.unpackbits(vectors()[f"{self.case}/mask{self.batch}/{name}"])[: parameter.numel()]
+        bits = np.unpackbits(vectors_of(self.file)[f"{self.case}/mask{self.batch}/{name}"])[: parameter.numel()]
         return torch.from_numpy(bits).nonzero().flatten()
+
+
+class MaskedCoTTA(Masked, ctta.CoTTA):
+    """CoTTA with the masks of a case."""

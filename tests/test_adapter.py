@@ -315,7 +315,7 @@ class WithUnusedNorm(nn.Module):
 
 @pytest.mark.parametrize("name", sorted(ctta.registry.methods()))
 def test_a_norm_layer_that_is_not_used_does_no_harm(name: str) -> None:
-    adapter = ctta.method(name)(WithUnusedNorm(), **({"views": 2} if name == "cotta" else {}))
+    adapter = ctta.method(name)(WithUnusedNorm(), **({"views": 2} if name in ("cotta", "memo", "petal") else {}))
     assert torch.isfinite(adapter(x())).all()
 
 

@@ -32,7 +32,7 @@ def part(name: str) -> Any:
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("answer", "levers", "memory", "start", "step")]
 
 
-@pytest.mark.parametrize("name", ["growth", "checkpoint", *SLOW])
+@pytest.mark.parametrize("name", ["growth", "checkpoint", "blend", *SLOW])
 def test_a_measurement_runs_and_writes_its_numbers(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,6 +112,7 @@ def test_every_target_belongs_to_a_row_that_is_measured() -> None:
     assert others == {
         "start",
         "answer: ResNet-20, 32 px, batch 64",
+        f"blend: {plan.RESNET20.title}",
         f"memory: DMSE beyond training, {plan.RESNET20.title}",
     }
 

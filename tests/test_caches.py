@@ -29,6 +29,27 @@ def test_a_net_that_was_used_with_gradients_can_be_wrapped() -> None:
     assert torch.equal(copy.deepcopy(ctta.Classifier(net))(x), expected)
 
 
+def test_a_module_that_was_added_before_an_adapter_was_built_is_noticed() -> None:
+    classifier, x = ctta.Classifier(nn.Sequential(cached_tensors())), drifting_images(4)
+    classifier.model[0] = cached_tensors()
+    copied, fresh = copy.deepcopy(classifier), cached_tensors()
+    copied(x)
+    with torch.no_grad():
+        copied.model[0].bias.add_(1)
+        fresh.bias.add_(1)
+    assert torch.equal(copied(x), fresh(x))
+
+
+def test_another_model_takes_the_place_of_the_first() -> None:
+    classifier, fresh, x = ctta.Classifier(nn.Flatten()), cached_tensors(), drifting_images(4)
+    classifier.model = cached_tensors()
+    classifier(x)
+    with torch.no_grad():
+        classifier.model.bias.add_(1)
+        fresh.bias.add_(1)
+    assert torch.equal(classifier(x), fresh(x))
+
+
 def test_a_method_that_trains_the_cached_parameter_takes_many_steps() -> None:
     adapter = ctta.DMSE(cached_tensors())
     start = adapter.student.model.bias.detach().clone()

@@ -34,7 +34,8 @@ def test_an_argument_without_an_entry_is_found(monkeypatch: pytest.MonkeyPatch) 
     before = undocumented()
     monkeypatch.setattr(ctta.functional.entropy, "__doc__", "Return the entropy of logits.")
     monkeypatch.setattr(ctta.Tent, "__doc__", "Make predictions more confident.")
-    expected = {"ctta.functional.entropy: logits", "ctta.methods.tent.Tent: model", "ctta.methods.tent.Tent: shared"}
+    expected = {f"ctta.methods.tent.Tent: {argument}" for argument in ("model", "loss", "come_mass", "shared")}
+    expected |= {"ctta.functional.entropy: logits"}
     assert set(undocumented()) - set(before) == expected
 
 

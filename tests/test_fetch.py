@@ -191,7 +191,7 @@ def test_a_host_that_never_finishes_gives_up_and_keeps_what_is_there(get, host, 
 @pytest.mark.parametrize("way", ["html", "hidden_html"])
 def test_a_page_is_never_saved_as_data(get, tmp_path, way):
     left = part(tmp_path, CONTENT[:1000])
-    with pytest.raises(BadData, match="answered with an HTML page"):
+    with pytest.raises(BadData, match="returned an HTML page"):
         get(way)
     assert left.read_bytes() == CONTENT[:1000]
     assert not (tmp_path / "new" / "file").exists()

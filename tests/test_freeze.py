@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import ctta
+from contract.variations import SETTINGS
 from ctta import errors
 from ctta.norms import batch_norms
 from ctta.registry import methods
@@ -19,9 +20,9 @@ from ctta.testing.compare import difference
 from ctta.testing.models import bn_cnn
 from ctta.testing.task import drifting_images, trained
 
-SETTINGS = {"rotta": {"update_every": 8, "memory_size": 8}}
-# The mean over random views is no fixed function: frozen, CoTTA predicts with its teacher on the images themselves.
-FIXED = sorted(set(methods()) - {"cotta"})
+# The mean over random views is no fixed function: frozen, CoTTA and PETAL predict with the teacher on the images.
+# LAME corrects the predictions of a batch until they converge: frozen, it predicts with the model alone.
+FIXED = sorted(set(methods()) - {"cotta", "lame", "petal"})
 
 
 def batches(count: int) -> tuple[Tensor, ...]:
@@ -50,6 +51,11 @@ def test_frozen_cotta_predicts_with_its_teacher_on_the_images_themselves() -> No
     adapter, x = adapted("cotta"), batches(1)[0]
     assert isinstance(adapter, ctta.CoTTA)
     assert torch.equal(adapter.freeze()(x), adapter.teacher(x))
+
+
+def test_frozen_lame_predicts_with_the_model_alone() -> None:
+    adapter, x = adapted("lame"), batches(1)[0]
+    assert torch.equal(adapter.freeze()(x), adapter.student(x))
 
 
 @pytest.mark.parametrize("name", sorted(methods()))

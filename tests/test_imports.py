@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import ctta
+
 
 def loaded_after(program: str) -> set[str]:
     code = f"{program}\nimport sys; print(*{{name.partition('.')[0] for name in sys.modules}})"
@@ -66,3 +68,16 @@ def test_help_lists_and_typing_errors_do_not_import_torch(words: list[str], code
     )
     child = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
     assert child.returncode == 0, child.stderr
+
+
+def test_a_reader_that_has_seen_enough_ends_the_command_quietly() -> None:
+    # The pipe is closed before the command writes to it.
+    program = "import os; r, w = os.pipe(); os.close(r); os.dup2(w, 1); from ctta.cli import main; main()"
+    words = [sys.executable, "-c", program, "ls", "methods"]
+    ended = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (1, "")
+
+
+def test_the_package_runs_as_a_command() -> None:
+    shown = subprocess.run([sys.executable, "-m", "ctta", "--version"], check=True, capture_output=True, text=True)
+    assert shown.stdout == f"ctta {ctta.__version__}\n"

@@ -15,6 +15,7 @@ from ctta.registry import methods
 from ctta.testing.compare import difference
 
 METHODS = sorted(methods())
+FEW_VIEWS = {"cotta": {"views": 2}, "memo": {"views": 2}, "petal": {"views": 2}}
 
 
 def network(classes: int = 5) -> nn.Sequential:
@@ -52,9 +53,9 @@ OUTPUTS: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize("method", METHODS)
 def test_logits_that_are_not_one_row_per_image_are_refused(method: str, output: str) -> None:
-    adapter = ctta.method(method)(Returning(OUTPUTS[output]))
+    adapter = ctta.method(method)(Returning(OUTPUTS[output]), **FEW_VIEWS.get(method, {}))
     for use in (adapter.step, adapter.predict):
-        with pytest.raises(LogitsShape, match=r"floating-point logits \(8, C\); Returning returned"):
+        with pytest.raises(LogitsShape, match=r"floating-point logits \(\d, C\); Returning returned"):
             use(images())
     assert adapter.steps == 0
 
@@ -90,12 +91,17 @@ def test_scripted_preprocessing_without_weights_is_accepted() -> None:
     assert ctta.Tent(nn.Sequential(scripted, network())).step(images()).logits.shape == (8, 5)
 
 
-def rotta(classes: int = 5) -> ctta.RoTTA:
-    return ctta.RoTTA(network(classes), memory_size=8, update_every=8)
+WITH_MEMORY = {
+    "note": {"memory_size": 8, "update_every": 8},
+    "obao": {"buffer_size": 8, "e_margin": 1.0},
+    "petta": {"memory_size": 8},
+    "rotta": {"memory_size": 8, "update_every": 8},
+}
 
 
-def test_rotta_refuses_another_image_size_in_mid_stream_and_stays_as_it_was() -> None:
-    adapter = rotta()
+@pytest.mark.parametrize("method", WITH_MEMORY)
+def test_a_memory_refuses_another_image_size_in_mid_stream_and_stays_as_it_was(method: str) -> None:
+    adapter = ctta.method(method)(network(), **WITH_MEMORY[method])
     adapter.step(images())
     before = adapter.state_dict()
     with pytest.raises(ImageShape, match=r"holds \(3, 12, 12\) and got \(3, 16, 16\)"):
@@ -106,16 +112,17 @@ def test_rotta_refuses_another_image_size_in_mid_stream_and_stays_as_it_was() ->
     assert adapter.step(images(16)).logits.shape == (8, 5)
 
 
-def test_rotta_refuses_a_model_with_one_class() -> None:
-    adapter = rotta(classes=1)
+@pytest.mark.parametrize("method", ["petta", "rotta"])
+def test_a_memory_divided_among_classes_refuses_a_model_with_one_class(method: str) -> None:
+    adapter = ctta.method(method)(network(classes=1), **WITH_MEMORY[method])
     before = adapter.state_dict()
     with pytest.raises(TooFewClasses, match="needs at least 2; Sequential has 1"):
         adapter.step(images())
     assert difference(before, adapter.state_dict()) is None
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "rotta"])
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("petta", "rotta")])
 def test_every_other_method_takes_a_model_with_one_class_and_images_of_any_size(method: str) -> None:
-    adapter = ctta.method(method)(network(classes=1))
-    for side in (12, 16):
+    adapter = ctta.method(method)(network(classes=1), **FEW_VIEWS.get(method, {}))
+    for side in (12,) if method == "note" else (12, 16):
         assert adapter.step(images(side)).logits.shape == (8, 1)

@@ -71,6 +71,14 @@ def test_the_table_of_methods_is_fresh() -> None:
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     assert script.table() == PATH.read_text(encoding="utf-8"), "run: python scripts/method_table.py"
+    assert script.exports() == script.EXPORTS.read_text(encoding="utf-8"), "run: python scripts/method_table.py"
+
+
+def test_every_built_in_method_is_a_name_of_the_package() -> None:
+    assert {
+        getattr(ctta, cls.__name__) for cls in methods().values() if cls.__module__.startswith("ctta.methods.")
+    } == {cls for name, cls in methods().items() if name in built_in()}
+    assert {cls.__name__ for name, cls in methods().items() if name in built_in()} <= set(ctta.__all__)
 
 
 def test_ls_shows_of_a_method_what_its_class_says() -> None:

@@ -21,6 +21,7 @@ MODULES = (
     "classifier",
     "registry",
     "options",
+    "statistics",
     "functional",
     "norms",
     "teacher",
@@ -73,9 +74,9 @@ def _entry(value: object) -> Iterator[str]:
             yield fenced(_class_signature(value))
         yield from _text(parse(value.__doc__))
         for name, function in methods_of(value):
-            node = source_of(value.__module__).function(f"{value.__name__}.{name}")
+            source = source_of(function.__module__)  # a private part of the class may define it
             yield f"#### {value.__name__}.{name}"
-            yield fenced(_signature(source_of(value.__module__), node))
+            yield fenced(_signature(source, source.function(function.__qualname__)))
             yield from _text(parse(function.__doc__))
     elif inspect.isfunction(value):
         source = source_of(value.__module__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pkgutil import iter_modules
@@ -10,6 +11,7 @@ from types import ModuleType
 
 from typing_extensions import is_typeddict
 
+from ctta.errors import MissingExtra
 from docgen.docstrings import parse
 
 #: Packages whose own modules are checked; commands explain their arguments by their --help.
@@ -43,14 +45,18 @@ def undocumented() -> list[str]:
 
 
 def modules_of(package: str) -> Iterator[ModuleType]:
-    """Import the public modules of a package, without its subpackages.
+    """Import the public modules of a package, without its subpackages and what needs an extra that is not installed.
 
     Args:
         package: The name of the package.
     """
     for found in iter_modules(import_module(package).__path__):
         if not found.ispkg and not found.name.startswith("_"):
-            yield import_module(f"{package}.{found.name}")
+            try:
+                module = import_module(f"{package}.{found.name}")
+            except MissingExtra:
+                continue
+            yield module
 
 
 def public(module: ModuleType) -> Iterator[tuple[str, object]]:
@@ -69,14 +75,23 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
 def methods_of(cls: type) -> Iterator[tuple[str, Callable[..., object]]]:
     """Give the public methods that a class defines and that no class above it in ctta has explained.
 
+    The private classes that it is built from, such as the parts of `Adapter`, belong to it.
+
     Args:
         cls: The class.
     """
-    for name, value in vars(cls).items():
-        function = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
-        above = any(name in vars(base) for base in cls.__mro__[1:] if base.__module__.startswith("ctta"))
-        if inspect.isfunction(function) and not name.startswith("_") and not above:
-            yield name, function
+    parts = [cls, *itertools.takewhile(_is_private, cls.__mro__[1:])]
+    others = [base for base in cls.__mro__ if base not in parts and base.__module__.startswith("ctta")]
+    for part in parts:
+        for name, value in vars(part).items():
+            function = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+            above = any(name in vars(base) for base in others + parts[parts.index(part) + 1 :])
+            if inspect.isfunction(function) and not name.startswith("_") and not above:
+                yield name, function
+
+
+def _is_private(cls: type) -> bool:
+    return any(part.startswith("_") for part in cls.__module__.split(".")) and cls.__module__.startswith("ctta.")
 
 
 def _missing(module: ModuleType) -> Iterator[str]:

@@ -6,6 +6,7 @@ import ast
 import re
 
 from ctta.adapter import Adapter
+from ctta.method_table import AFTER_NOTE, after_mark
 from ctta.options import AnswerOptions, StateOptions
 from ctta.registry import methods
 from docgen.docstrings import parse
@@ -15,7 +16,10 @@ from docgen.method_page import Page, keyword_only
 from docgen.source import source_of
 
 _CITED = re.compile(r'[^";]+"[^"]+"(?:, [^.;]*?\d{4})?')
-_ORDER = ["source", "bn", "tent", "eata", "rdumb", "sar", "deyo", "cotta", "rmt", "santa", "dmse", "rotta", "roid"]
+_ORDER = [
+    *("source", "bn", "lame", "t3a", "tent", "rpl", "shot", "eata", "rdumb", "sar", "deyo", "cotta", "rmt", "santa"),
+    *("dmse", "rotta", "roid", "cmf", "asr", "palm", "law"),
+]
 
 
 def render(what: str) -> str:
@@ -41,8 +45,10 @@ def index() -> str:
         cited = "; ".join(found.strip() for found in _CITED.findall(rest[0])) if rest else "none"
         sentence = re.sub(rf"^{cls.__name__}[^:]*: |^BN-adapt: ", "", summary)
         facts = [page.trains, page.passes, page.source_free, page.smallest_batch]
-        rows.append([f"[{cls.__name__}]({name}.md)", cited, sentence[:1].upper() + sentence[1:], *facts])
-    return table(header, rows)
+        rows.append(
+            [f"[{cls.__name__}]({name}.md){after_mark(name)}", cited, sentence[:1].upper() + sentence[1:], *facts]
+        )
+    return f"{table(header, rows)}\n\n{AFTER_NOTE}"
 
 
 def shared() -> str:
@@ -66,7 +72,11 @@ def _takers(option: str) -> str:
     if option in AnswerOptions.__annotations__:
         without = [cls.__name__ for cls in ordered_methods().values() if option not in cls.arguments()]
         return "every method" + (f" except {', '.join(without)}" if without else "")
-    return "methods that keep a state" if option in StateOptions.__annotations__ else "methods that learn by gradients"
+    if option in StateOptions.__annotations__:
+        return "methods that keep a state"
+    learners = [cls for cls in ordered_methods().values() if cls.learns]
+    without = [cls.__name__ for cls in learners if option not in cls.arguments()]
+    return "methods that learn by gradients" + (f", except {', '.join(without)}" if without else "")
 
 
 def ordered_methods() -> dict[str, type[Adapter]]:

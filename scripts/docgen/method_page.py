@@ -74,6 +74,7 @@ class Page:
             ("passes per step", self.passes),
             ("source-free", self.source_free),
             ("smallest batch", self.smallest_batch),
+            *([] if self.cls.predicts_first else [("predicts", "after using the batch")]),
         ]
         return table(["", ""], rows)
 

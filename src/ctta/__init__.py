@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
+from ctta.method_table import built_in
 from ctta.version import __version__
 
 if TYPE_CHECKING:
@@ -18,56 +19,36 @@ if TYPE_CHECKING:
     from ctta.errors import CttaError
     from ctta.freeze import Frozen
     from ctta.guarded import Guarded
-    from ctta.methods import (
-        BN,
-        DMSE,
-        EATA,
-        RMT,
-        ROID,
-        SANTA,
-        SAR,
-        CoTTA,
-        DeYO,
-        RDumb,
-        RoTTA,
-        Source,
-        Tent,
-        fisher_from_source,
-    )
+    from ctta.methods import *  # noqa: F403 - what the table names below
+    from ctta.methods.eata import fisher_from_source
+    from ctta.methods.petal import swag_from_source
+    from ctta.methods.petta import feature_statistics_from_source
     from ctta.prototypes import prototypes_from_source
     from ctta.registry import get_method, list_methods, method, register
 
 __all__ = [
-    "BN",
-    "DMSE",
-    "EATA",
-    "RMT",
-    "ROID",
-    "SANTA",
-    "SAR",
     "Adapter",
     "Answer",
     "Classifier",
-    "CoTTA",
     "CttaError",
-    "DeYO",
     "Frozen",
     "Guarded",
-    "RDumb",
-    "RoTTA",
-    "Source",
     "Step",
-    "Tent",
     "__version__",
+    "feature_statistics_from_source",
     "fisher_from_source",
     "get_method",
     "list_methods",
     "method",
     "prototypes_from_source",
     "register",
+    "swag_from_source",
 ]
 
-_HOMES = {
+_METHODS = {facts.class_name: facts.module for facts in built_in().values()}
+__all__ += list(_METHODS)
+
+_HOMES = _METHODS | {
     "Adapter": "ctta.adapter",
     "Answer": "ctta._adapter.answer",
     "Frozen": "ctta.freeze",
@@ -75,6 +56,9 @@ _HOMES = {
     "Classifier": "ctta.classifier",
     "CttaError": "ctta.errors",
     "Guarded": "ctta.guarded",
+    "feature_statistics_from_source": "ctta.methods.petta",
+    "fisher_from_source": "ctta.methods.eata",
+    "swag_from_source": "ctta.methods.petal",
     "prototypes_from_source": "ctta.prototypes",
     "get_method": "ctta.registry",
     "list_methods": "ctta.registry",
@@ -85,8 +69,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     # Names and submodules are imported on first use, so that commands which need no torch start quickly.
-    if name in __all__:
-        value = getattr(import_module(_HOMES.get(name, "ctta.methods")), name)
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
     if not name.startswith("_") and find_spec(f"ctta.{name}") is not None:
@@ -95,5 +79,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    modules = [module.name for module in iter_modules(__path__) if not module.name.startswith("_")]
+    modules = [module.name for module in iter_modules(__path__) if module.name[0] != "_"]  # noqa: F405
     return sorted({*__all__, *modules})

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm
 
 from ctta._checks.model import check_logits, check_model
-from ctta._system.module_caches import drop_caches
+from ctta._system.module_caches import ModuleCaches, drop_caches
 from ctta._system.tensor_digest import add_value
 from ctta.errors import HeadNotFound, ImageShape, ModelError, ParameterError, SharedHead
 
@@ -70,6 +70,7 @@ class Classifier(nn.Module):
         # torch.compile wraps the user's net. Adapters copy the net itself, and their steps are not compiled.
         self.model: nn.Module = getattr(model, "_orig_mod", model)
         self.precision: Precision = "fp32"
+        self._caches = ModuleCaches(self.model)
         device = next((p.device for p in model.parameters()), None)
         self.register_buffer("mean", None if mean is None else torch.tensor(mean, device=device).view(1, -1, 1, 1))
         self.register_buffer("std", None if std is None else torch.tensor(std, device=device).view(1, -1, 1, 1))
@@ -83,7 +84,9 @@ class Classifier(nn.Module):
         Args:
             x: Images (N, 3, H, W) in [0, 1].
         """
-        drop_caches(self.model)
+        if self._caches.model is not self.model:
+            self._caches = ModuleCaches(self.model)
+        self._caches.drop()
         if self.mean is not None and self.std is not None:
             if x.shape[1] != self.mean.shape[1]:
                 raise ImageShape(
@@ -208,6 +211,7 @@ class Classifier(nn.Module):
         new = type(self).__new__(type(self))
         memo[id(self)] = new
         new.__dict__ = copy.deepcopy(self.__dict__, memo)
+        new._caches = ModuleCaches(new.model)  # modules may have been added since this one was built
         return new
 
 

@@ -5,6 +5,7 @@ CttaError
 │   ├── NotAModule              the model is not a torch.nn.Module
 │   ├── ScriptedModule          the model is TorchScript, whose layers cannot be adapted
 │   ├── LogitsShape             the model's output is not floating-point logits (N, C)
+│   ├── NonFiniteLogits         the model's logits are NaN or Inf
 │   ├── TooFewClasses           the method needs more classes than the model has
 │   ├── HeadNotFound            no layer that can be read as the linear head
 │   │   └── SharedHead          the head is used more than once
@@ -16,6 +17,8 @@ CttaError
 │   ├── NonFiniteImages         NaN or Inf
 │   ├── BatchTooSmall           fewer images than the method's statistics need
 │   ├── LabelError              not one class of the model for each image
+│   ├── RequestError            a request to the service that the protocol does not allow
+│   │   └── RequestTooLarge     more bytes, images or pixels than the service accepts
 │   └── EmptyStream             a stream without batches
 ├── ParameterError (ValueError) a constructor argument outside its range
 ├── UnknownName (KeyError)      with "did you mean"
@@ -28,6 +31,7 @@ CttaError
 │   ├── UnknownCheck            no point of the contract has this name
 │   ├── UnknownLane             the service has no stream of this name
 │   ├── UnknownSnapshot         the stream has no snapshot of this name
+│   ├── UnknownServed           the service has no model of this name
 │   ├── UnknownCommand          of a TOML file
 │   └── UnknownKey              of a TOML file
 ├── PluginError                 an installed plug-in cannot be used
@@ -51,6 +55,8 @@ CttaError
 │   ├── ServiceClosing          the service no longer accepts requests
 │   ├── LearnerStopped          the stream's thread ended with an error
 │   ├── StateInUse              another process owns the state folder
+│   ├── NoToken                 a request has no token, or one that is not known
+│   ├── NotAllowed              a token does not give the right to do this
 │   └── WrongMode               the stream's mode does not allow the operation
 ├── UnlikeRuns                  runs that cannot be compared in one table
 ├── WorkerLost                  a worker process died during a run
@@ -86,6 +92,10 @@ class ScriptedModule(ModelError):
 
 class LogitsShape(ModelError):
     """The output of the model is not floating-point logits (N, C)."""
+
+
+class NonFiniteLogits(ModelError):
+    """The model's logits are NaN or Inf."""
 
 
 class TooFewClasses(ModelError):
@@ -130,6 +140,14 @@ class BatchTooSmall(InputError):
 
 class LabelError(InputError):
     """Labels are not one integer per image, or outside the classes of the model."""
+
+
+class RequestError(InputError):
+    """A request to the service that the protocol does not allow."""
+
+
+class RequestTooLarge(RequestError):
+    """A request has more bytes, images or pixels than the service accepts."""
 
 
 class EmptyStream(InputError):
@@ -224,6 +242,12 @@ class UnknownSnapshot(UnknownName):
     """The stream has no snapshot of this name."""
 
     kind = "snapshot"
+
+
+class UnknownServed(UnknownName):
+    """The service has no model of this name."""
+
+    kind = "model of this service"
 
 
 class UnknownCommand(UnknownName):
@@ -334,6 +358,14 @@ class LearnerStopped(ServiceError):
 
 class StateInUse(ServiceError):
     """Another process owns the state folder."""
+
+
+class NoToken(ServiceError):
+    """A request has no token, or one that the service does not know."""
+
+
+class NotAllowed(ServiceError):
+    """The token of a request does not give the right to do this."""
 
 
 class WrongMode(ServiceError):

@@ -9,11 +9,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from ctta.batch_norm import copy_statistics
 from ctta.classifier import Classifier, Precision, logits_of
 from ctta.errors import ModelError, ParameterError
 from ctta.norms import batch_norms, use_batch_statistics
 
-Statistics = Literal["adapter", "source", "batch"]
+LoadedStatistics = Literal["adapter", "source", "batch"]
 
 
 class Frozen(nn.Module):
@@ -68,7 +69,7 @@ def load_into(
     network: Classifier,
     net: nn.Module,
     *,
-    statistics: Statistics | Tensor | Iterable[Tensor] = "adapter",
+    statistics: LoadedStatistics | Tensor | Iterable[Tensor] = "adapter",
 ) -> None:
     """Copy an adapted network into the user's own net, in place.
 
@@ -89,19 +90,21 @@ def load_into(
         )
     adapted = network.model
     target = net.model if isinstance(net, Classifier) else getattr(net, "_orig_mod", net)
-    values, places = dict(adapted.named_parameters()), dict(target.named_parameters())
-    if {n: v.shape for n, v in values.items()} != {n: p.shape for n, p in places.items()}:
-        odd = sorted(values.keys() ^ places.keys()) or [n for n in values if values[n].shape != places[n].shape]
+    values, targets = dict(adapted.named_parameters()), dict(target.named_parameters())
+    if {n: v.shape for n, v in values.items()} != {n: p.shape for n, p in targets.items()}:
+        odd = sorted(values.keys() ^ targets.keys()) or [n for n in values if values[n].shape != targets[n].shape]
         raise ModelError(
             f"The adapted {type(adapted).__name__} must go into a net of the same architecture; "
             f"{type(target).__name__} differs in {', '.join(odd[:3])}."
         )
     by_batch = any(hasattr(layer, "source_mean") for layer in batch_norms(adapted))
     with torch.no_grad():
-        for name, place in places.items():
-            place.copy_(values[name])
+        for name, parameter in targets.items():
+            parameter.copy_(values[name])
         _copy_buffers(adapted, target, moving=statistics == "adapter")
-    if statistics == "batch" or (statistics == "adapter" and by_batch):
+    if statistics == "adapter" and by_batch:
+        copy_statistics(adapted, target)
+    elif statistics == "batch":
         use_batch_statistics(target)
     elif not isinstance(statistics, str):
         batches = [statistics] if isinstance(statistics, Tensor) else list(statistics)
@@ -111,9 +114,9 @@ def load_into(
 def _copy_buffers(adapted: nn.Module, target: nn.Module, *, moving: bool) -> None:
     """Copy the buffers of all layers; batch norms get the source statistics or, if ``moving``, the moving averages."""
     layers = dict(adapted.named_modules())
-    for name, place in target.named_modules():
+    for name, module in target.named_modules():
         layer = layers[name]
-        for key, buffer in place._buffers.items():
+        for key, buffer in module._buffers.items():
             value = getattr(layer, key, None)
             if key in ("running_mean", "running_var"):
                 kind = key.removeprefix("running_")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -19,6 +21,46 @@ def entropy(logits: Tensor) -> Tensor:
     """
     log_p = logits.log_softmax(1)
     return -(log_p.exp() * log_p).sum(1)
+
+
+def opinion_entropy(logits: Tensor, mass: float | None = None) -> Tensor:
+    """H(b_1, ..., b_C, u) with b_c = exp(z_c) / (S + K), u = K / (S + K) and S = sum_c exp(z_c): (N,).
+
+    The entropy of a subjective opinion, the loss of COME. The norm of the logits z counts as a constant, so that the
+    gradient cannot change it.
+
+    Args:
+        logits: Logits (N, C).
+        mass: The mass K of the uncertainty u; None for the number of classes.
+
+    Example:
+        >>> opinion_entropy(torch.zeros(1, 2))  # b = (1/4, 1/4), u = 1/2: ln 2 + ln(2) / 2
+        tensor([1.0397])
+    """
+    norm: Tensor = torch.linalg.vector_norm(logits, dim=1, keepdim=True).clamp(min=torch.finfo(logits.dtype).tiny)
+    z = logits / norm * norm.detach()
+    # One softmax with ln K as a further logit: the same opinion, without the overflow of exp(z) in float32 above 88.
+    uncertain = z.new_full((len(z), 1), math.log(logits.shape[1] if mass is None else mass))
+    q = torch.cat([z, uncertain], 1).softmax(1) + 1e-7
+    return -(q * q.log()).sum(1)
+
+
+def generalised_cross_entropy(logits: Tensor, label: Tensor, q: float) -> Tensor:
+    """(1 - p_y^q) / q with p = softmax(logits) and label y: (N,).
+
+    Between the cross-entropy (q near 0) and the mean absolute error (q = 1), which incorrect labels hurt less.
+
+    Args:
+        logits: Logits (N, C).
+        label: The labels (N,).
+        q: The exponent, above 0.
+
+    Example:
+        >>> generalised_cross_entropy(torch.zeros(1, 2), torch.tensor([0]), 1.0)
+        tensor([0.5000])
+    """
+    p = logits.softmax(1).gather(1, label.unsqueeze(1)).squeeze(1)
+    return (1 - p**q) / q
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:

@@ -16,6 +16,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ctta.adapter import Adapter
 
+#: Marks the methods that predict after using the batch, wherever errors are shown: their rows are not prequential in
+#: the strict sense.
+AFTER = "†"
+AFTER_NOTE = f"{AFTER} predicts after using the batch"
+
 PATH = Path(__file__).parent / "data" / "methods.json"
 
 
@@ -32,6 +37,7 @@ class MethodFacts:
         backward: Backward passes per step.
         summary: The first paragraph of the class's docstring.
         recipes: The constructor arguments published for each benchmark.
+        predicts_first: Whether it predicts before it takes anything from the batch.
     """
 
     name: str
@@ -42,6 +48,17 @@ class MethodFacts:
     backward: int
     summary: str
     recipes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    predicts_first: bool = True
+
+    @property
+    def module(self) -> str:
+        """The module of the class."""
+        return self.home.partition(":")[0]
+
+    @property
+    def class_name(self) -> str:
+        """The name of the class."""
+        return self.home.partition(":")[2]
 
 
 def facts_of(name: str, cls: type[Adapter]) -> MethodFacts:
@@ -61,7 +78,21 @@ def facts_of(name: str, cls: type[Adapter]) -> MethodFacts:
         backward=backward,
         summary=" ".join((cls.__doc__ or "").split("\n\n")[0].split()),
         recipes=cls.recipes,
+        predicts_first=cls.predicts_first,
     )
+
+
+def after_mark(name: str) -> str:
+    """Return the mark of a method that predicts after using the batch, and nothing for any other.
+
+    Args:
+        name: The name used on the command line. Only built-in methods are marked.
+
+    Example:
+        >>> after_mark("lame"), after_mark("tent")
+        ('†', '')
+    """
+    return AFTER if name in built_in() and not built_in()[name].predicts_first else ""
 
 
 @cache

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
+
+from ctta.batch_norm import convert, lend_source_if_single, statistics_of, take_back
+from ctta.statistics import Batch, Statistics
 
 _KNOWN = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm)
 
@@ -66,8 +68,19 @@ def weights_and_biases(module: nn.Module) -> list[nn.Parameter]:
     return [p for name, p in module.named_parameters() if name.rpartition(".")[2] in ("weight", "bias")]
 
 
+def choose_statistics(module: nn.Module, statistics: Statistics) -> None:
+    """Choose what `use_batch_statistics` will make the batch norms of a network use.
+
+    Args:
+        module: The network, whose layers remember the choice.
+        statistics: What they will normalise with.
+    """
+    for layer in batch_norms(module):
+        vars(layer)["statistics"] = statistics
+
+
 def use_batch_statistics(module: nn.Module) -> None:
-    """Make every batch norm use the statistics of its batch, in train and eval mode.
+    """Make every batch norm use the statistics of its batch, or those chosen for it, in train and eval mode.
 
     The source statistics are kept in the buffers ``source_mean`` and ``source_var`` of each layer.
 
@@ -75,37 +88,25 @@ def use_batch_statistics(module: nn.Module) -> None:
         module: The network, changed in place.
     """
     for layer in batch_norms(module):
-        if layer.running_mean is None:
-            continue
-        layer.register_buffer("source_mean", layer.running_mean)
-        layer.register_buffer("source_var", layer.running_var)
-        # Without running statistics torch uses the batch's (biased variance) in either mode and stores nothing.
-        layer.running_mean = layer.running_var = layer.num_batches_tracked = None
-        layer.track_running_stats = False
+        convert(layer)
 
 
 @contextmanager
 def source_statistics_where_single(module: nn.Module) -> Iterator[None]:
     """Context in which a batch norm that gets a single value per channel uses its source statistics.
 
-    A single value has no variance, and torch would raise an error.
+    A single value has no variance, and torch would raise an error. Layers with other statistics than the batch's do so
+    anyway.
 
     Args:
         module: A network after `use_batch_statistics`.
     """
 
-    def lend(layer: Any, args: tuple[Tensor, ...]) -> None:
-        x = args[0]
-        if x.numel() == x.shape[1]:
-            layer.running_mean, layer.running_var = layer.source_mean, layer.source_var
-
-    def take_back(layer: Any, args: tuple[Tensor, ...], output: Tensor) -> None:
-        layer.running_mean = layer.running_var = None
-
     handles = []
     for layer in batch_norms(module):
-        if hasattr(layer, "source_mean"):
-            handles += [layer.register_forward_pre_hook(lend), layer.register_forward_hook(take_back)]
+        if hasattr(layer, "source_mean") and isinstance(statistics_of(layer), Batch):
+            handles.append(layer.register_forward_pre_hook(lend_source_if_single))
+            handles.append(layer.register_forward_hook(take_back))
     try:
         yield
     finally:

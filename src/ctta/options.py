@@ -15,15 +15,19 @@ import torch
 from torch import nn
 from typing_extensions import TypedDict
 
-from ctta._checks.arguments import Between
+from ctta._checks.arguments import Between, Readable
 from ctta.classifier import Precision
 from ctta.errors import ParameterError
+from ctta.statistics import WORDS, Statistics, is_statistics
 
 OptimizerFactory = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 Optimizer = Literal["adam", "sgd"] | OptimizerFactory
 
 #: Seeds that torch and numpy both take.
 Seed = Annotated[int, Between(0, 2**32 - 1)]
+
+#: Whose statistics batch norms use, or the short form of them.
+ChosenStatistics = Annotated[Statistics | str, Readable(is_statistics, WORDS)]
 
 
 class AnswerOptions(TypedDict, total=False):
@@ -32,6 +36,7 @@ class AnswerOptions(TypedDict, total=False):
     window: Annotated[int, Between(2, 2**31 - 1)] | None
     precision: Precision
     invalid: Literal["raise", "answer"]
+    statistics: ChosenStatistics
 
 
 class StateOptions(AnswerOptions, total=False):
@@ -50,7 +55,7 @@ class SharedOptions(StateOptions, total=False):
     nesterov: bool
 
 
-def with_defaults(defaults: SharedOptions, given: SharedOptions) -> SharedOptions:
+def with_defaults(defaults: SharedOptions, given: AnswerOptions) -> SharedOptions:
     """Complete the options that the user gave with a method's own defaults.
 
     Args:

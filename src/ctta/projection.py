@@ -19,7 +19,7 @@ _WIDTH = 128
 def projection_of(
     wanted: Projection, model: Classifier, *, seed: int
 ) -> tuple[Literal["mlp"] | type[nn.Module] | None, nn.Module]:
-    """Build the projection that an argument asks for.
+    """Build the projection that an argument describes.
 
     Args:
         wanted: "mlp" for an MLP d-128-128, a module of the user's own, which is copied, or None for no projection.

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ctta._system.digests import sha256_of_code
 from ctta.errors import CttaError, MissingData, ParameterError, UnknownProtocol
-from ctta.registry import BUILT_IN, Registry, is_target, target_origin
+from ctta.registry import NamedRegistry
 
 if TYPE_CHECKING:
     from ctta.datasets.domain import Domain, Labelled
@@ -126,14 +126,14 @@ class Protocol:
             raise MissingData(f"The {self.name} protocol needs the clean images: give --clean an npz with x and y.")
         return self.build(parts)
 
-    def to_json(self, *, times: int = 1, order: Order = "shuffled") -> dict[str, Any]:
+    def to_json(self, *, times: int = 1, order: Order = "shuffled") -> dict[str, object]:
         """Return the protocol as the specification of a run holds it.
 
         Args:
             times: Rounds, for protocols that repeat.
             order: Order of the images of a domain.
         """
-        found: dict[str, Any] = {"name": self.name}
+        found: dict[str, object] = {"name": self.name}
         if self.repeats:
             found["times"] = times
         if self.rest_on:
@@ -198,9 +198,9 @@ def _clean(parts: StreamParts) -> Stream:
 
 
 def _then_clean(parts: StreamParts) -> Stream:
-    from ctta.streams.protocols import then  # noqa: PLC0415
+    from ctta.streams.protocols import concatenate  # noqa: PLC0415
 
-    return then(_continual(parts), _clean(parts))
+    return concatenate(_continual(parts), _clean(parts))
 
 
 _BUILT_IN = (
@@ -242,24 +242,8 @@ _BUILT_IN = (
 )
 
 
-def _accept(value: object, what: str) -> Protocol:
-    if not isinstance(value, Protocol):
-        raise ParameterError(f"A protocol must be a ctta.protocol.Protocol; {what} is {type(value).__name__}.")
-    if value.name in {protocol.name for protocol in _BUILT_IN}:
-        raise ParameterError(f"{what} has the name of the built-in protocol {value.name!r}. Choose another name.")
-    return value
-
-
 #: Protocols by name.
-PROTOCOLS: Registry[Protocol] = Registry(UnknownProtocol, "ctta.protocols", _accept)
-
-
-def _add(protocol: Protocol, origin: str) -> None:
-    PROTOCOLS.add(protocol.name, lambda: protocol, origin)
-
-
-for _protocol in _BUILT_IN:
-    _add(_protocol, BUILT_IN)
+PROTOCOLS = NamedRegistry(UnknownProtocol, Protocol, "ctta.protocol.Protocol", _BUILT_IN)
 
 
 def register(protocol: Protocol) -> Protocol:
@@ -271,9 +255,7 @@ def register(protocol: Protocol) -> Protocol:
     Raises:
         ParameterError: If it is not a `Protocol`, or has the name of a built-in one.
     """
-    accepted = _accept(protocol, "The protocol")
-    _add(accepted, getattr(accepted.build, "__module__", None) or "registered")
-    return accepted
+    return PROTOCOLS.register(protocol, getattr(protocol, "build", None))
 
 
 def get_protocol(name: str) -> Protocol:
@@ -287,14 +269,10 @@ def get_protocol(name: str) -> Protocol:
         PluginError: If it belongs to a plug-in that fails to import.
         UserCodeError: If the user's own code does not exist or fails to import.
     """
-    protocol = PROTOCOLS.get(name)
-    if is_target(name):
-        # Records name a protocol by its own name.
-        _add(protocol, target_origin(name))
-    return protocol
+    return PROTOCOLS.get(name)
 
 
-def protocol_of(recorded: Mapping[str, Any]) -> Protocol | None:
+def protocol_of(recorded: Mapping[str, object]) -> Protocol | None:
     """Return the protocol that a record names, or None if it is not known here.
 
     Args:
@@ -307,7 +285,7 @@ def protocol_of(recorded: Mapping[str, Any]) -> Protocol | None:
         return None
 
 
-def order_text(recorded: Mapping[str, Any], seed: int) -> str:
+def order_text(recorded: Mapping[str, object], seed: int) -> str:
     """Say how the images of a run are ordered.
 
     Args:

@@ -16,13 +16,25 @@ BENCHMARKS = {"cifar10-c": "adam", "cifar100-c": "adam", "imagenet-c": "sgd", "d
 Recipes = Mapping[str, Mapping[str, Any]]
 
 
+def without_optimizer(**settings: Any) -> Recipes:
+    """Build the recipes of a method that has no optimizer.
+
+    Args:
+        settings: Arguments of the method. A dict maps the benchmark's name to the value there; any other value is used
+            on every benchmark.
+
+    Returns:
+        The arguments by benchmark.
+    """
+    return {name: {k: v[name] if isinstance(v, dict) else v for k, v in settings.items()} for name in BENCHMARKS}
+
+
 def per_dataset(*, sgd_lr: float = 2.5e-4, **settings: Any) -> Recipes:
     """Build the recipes of a method: Adam with lr 1e-3 on CIFAR, SGD on ImageNet-C and DomainNet-126.
 
     Args:
         sgd_lr: Learning rate of SGD.
-        settings: Other arguments of the method. A dict maps the benchmark's name to the value there; any other value
-            is used on every benchmark.
+        settings: Other arguments of the method, as for `without_optimizer`.
 
     Returns:
         The arguments by benchmark.
@@ -33,10 +45,9 @@ def per_dataset(*, sgd_lr: float = 2.5e-4, **settings: Any) -> Recipes:
         {'optimizer': 'sgd', 'lr': 0.01, 'tau': 0.1}
     """
     table: dict[str, Mapping[str, Any]] = {}
-    for name, optimizer in BENCHMARKS.items():
-        shared = {"optimizer": optimizer, "lr": 1e-3 if optimizer == "adam" else sgd_lr}
-        own = {key: v[name] if isinstance(v, dict) else v for key, v in settings.items()}
-        table[name] = shared | own
+    for name, own in without_optimizer(**settings).items():
+        optimizer = BENCHMARKS[name]
+        table[name] = {"optimizer": optimizer, "lr": 1e-3 if optimizer == "adam" else sgd_lr, **own}
     return table
 
 

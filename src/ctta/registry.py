@@ -1,26 +1,44 @@
-"""Registries: find methods, models and datasets by name: built in, from an installed plug-in, or from the user's file.
+"""Find methods, models, datasets and protocols by name: built in, from an installed plug-in, or from the user's file.
 
-A package adds its own by an entry point in the group ``ctta.methods``, ``ctta.models`` or ``ctta.datasets``. Its code
-is imported only if the name is used or listed.
+A package adds its own by an entry point in the group ``ctta.methods``, ``ctta.models``, ``ctta.datasets`` or
+``ctta.protocols``. Its code is imported only if the name is used or listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ctta._system.imports import load_object, split_target, user_code
+from ctta._system.imports import load_object, user_code
+from ctta._system.targets import absolute_target, bare_target, is_target, target_origin
 from ctta.errors import ParameterError, PluginError, UnknownMethod, UnknownName, UserCodeError
-from ctta.method_table import built_in
+from ctta.method_table import MethodFacts, built_in
 
 if TYPE_CHECKING:
     from ctta.adapter import Adapter
 
     Method = TypeVar("Method", bound=type[Adapter])
+
+__all__ = [
+    "BUILT_IN",
+    "METHODS",
+    "Entry",
+    "Named",
+    "NamedRegistry",
+    "Registry",
+    "absolute_target",
+    "bare_target",
+    "get_method",
+    "is_target",
+    "list_methods",
+    "method",
+    "methods",
+    "register",
+    "target_origin",
+]
 
 Value = TypeVar("Value")
 
@@ -139,51 +157,90 @@ class Registry(Generic[Value]):
         return load
 
 
-def is_target(name: str) -> bool:
-    """Tell whether a name refers to the user's own code: ``package.module:name``, ``file.py`` or ``file.py:name``.
+class Named(Protocol):
+    """A value that carries its own name."""
+
+    @property
+    def name(self) -> str:
+        """The name on the command line and in records."""
+
+
+NamedValue = TypeVar("NamedValue", bound=Named)
+
+
+class NamedRegistry(Registry[NamedValue]):
+    """A registry of values that carry their own name.
+
+    Records identify such a value by its name, so no other value may take the name of a built-in one.
 
     Args:
-        name: The name.
-    """
-    return ":" in name or name.endswith(".py")
-
-
-def absolute_target(name: str) -> str:
-    """Make the path in a name absolute, for use in another working directory.
-
-    Args:
-        name: Any name; only files and ``hf:`` folders have a path.
-    """
-    place, attribute = split_target(name)
-    if place.endswith(".py"):
-        return f"{Path(place).absolute()}{f':{attribute}' if attribute else ''}"
-    return f"hf:{Path(name[3:]).absolute()}" if name.startswith("hf:") else name
-
-
-def bare_target(name: str) -> str:
-    """Remove the folders from the path in a name.
-
-    Args:
-        name: Any name; only files and ``hf:`` folders have a path.
+        unknown: The error for an unknown name.
+        kind: The class of the values.
+        title: What messages call the class, such as "ctta.datasets.Dataset".
+        built_in: The built-in values.
 
     Example:
-        >>> bare_target("/home/me/mine.py:build")
-        'mine.py:build'
+        >>> from ctta.errors import UnknownProtocol
+        >>> from ctta.protocol import Protocol
+        >>> still = Protocol("still", build=print)
+        >>> protocols = NamedRegistry(UnknownProtocol, Protocol, "ctta.protocol.Protocol", [still])
+        >>> protocols.get("still") is still
+        True
     """
-    place, attribute = split_target(name)
-    if place.endswith(".py"):
-        return f"{Path(place).name}{f':{attribute}' if attribute else ''}"
-    return f"hf:{Path(name[3:]).name}" if name.startswith("hf:") else name
 
+    def __init__(
+        self, unknown: type[UnknownName], kind: type[NamedValue], title: str, built_in: Iterable[NamedValue]
+    ) -> None:
+        word = kind.__name__.lower()
+        super().__init__(unknown, f"ctta.{word}s", self._accept_named)
+        self._kind = kind
+        self._word = word
+        self._title = title
+        for value in built_in:
+            self._add_value(value, BUILT_IN)
+        self._taken = frozenset(self._own)
 
-def target_origin(target: str) -> str:
-    """Return the module or file name of a target, without its folder.
+    def register(self, value: NamedValue, code: object = None) -> NamedValue:
+        """Make a value known under its name, in this process.
 
-    Args:
-        target: ``package.module:name`` or ``file.py:name``.
-    """
-    place, _ = split_target(target)
-    return Path(place).name if place.endswith(".py") else place
+        Args:
+            value: The value.
+            code: The function behind the value, whose module is shown as its origin.
+
+        Raises:
+            ParameterError: If it is of another class, or has the name of a built-in value.
+        """
+        accepted = self._accept_named(value, f"The {self._word}")
+        self._add_value(accepted, getattr(code, "__module__", None) or "registered")
+        return accepted
+
+    def get(self, name: str) -> NamedValue:
+        """Return the value of a name; one from the user's own code becomes known under its own name as well.
+
+        Args:
+            name: See `Registry.get`.
+
+        Raises:
+            UnknownName: With the nearest known name.
+            PluginError: If it belongs to a plug-in that fails to import.
+            UserCodeError: If the user's own code does not exist or fails to import.
+        """
+        value = super().get(name)
+        if is_target(name):
+            self._add_value(value, target_origin(name))
+        return value
+
+    def _add_value(self, value: NamedValue, origin: str) -> None:
+        self.add(value.name, lambda: value, origin)
+
+    def _accept_named(self, value: object, what: str) -> NamedValue:
+        if not isinstance(value, self._kind):
+            raise ParameterError(f"A {self._word} must be a {self._title}; {what} is {type(value).__name__}.")
+        if value.name in self._taken:
+            raise ParameterError(
+                f"{what} has the name of the built-in {self._word} {value.name!r}. Choose another name."
+            )
+        return value
 
 
 def _distribution(point: EntryPoint) -> str:
@@ -201,13 +258,12 @@ def _accept_method(value: object, what: str) -> type[Adapter]:
 METHODS: Registry[type[Adapter]] = Registry(UnknownMethod, "ctta.methods", _accept_method)
 
 
-def _load_built_in(home: str) -> Callable[[], type[Adapter]]:
-    module, _, name = home.partition(":")
-    return lambda: _accept_method(getattr(import_module(module), name), home)
+def _load_built_in(facts: MethodFacts) -> Callable[[], type[Adapter]]:
+    return lambda: _accept_method(getattr(import_module(facts.module), facts.class_name), facts.home)
 
 
 for _facts in built_in().values():
-    METHODS.add(_facts.name, _load_built_in(_facts.home))
+    METHODS.add(_facts.name, _load_built_in(_facts))
 
 
 def register(cls: Method) -> Method:

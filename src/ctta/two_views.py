@@ -7,6 +7,7 @@ from collections.abc import Callable
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from ctta.batch_norm import unnoted
 from ctta.classifier import Classifier
 
 Features = tuple[Tensor, Tensor]
@@ -26,8 +27,13 @@ def view_pass(student: Classifier, view: Callable[[], Tensor], *, recompute: boo
     """
     if not recompute:
         return lambda: student.with_features(view())
+
     # The view first: gradients flow through the last pass first, so that the batch's activations are gone before the
     # view's come back. Two gradients make the same sum in either order, to the bit.
     # Students are in eval mode and draw no random numbers. Restoring torch's generator would affect other threads.
-    made: Features = checkpoint(student.with_features, view(), use_reentrant=False, preserve_rng_state=False)
+    def forward(images: Tensor) -> Features:
+        with unnoted(student):  # moving statistics follow the batch, which comes second here, and not its view
+            return student.with_features(images)
+
+    made: Features = checkpoint(forward, view(), use_reentrant=False, preserve_rng_state=False)
     return lambda: made

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,17 +20,18 @@ import pytest
 
 import ctta.bench.executors.ray as ray_executor
 from ctta.bench.executors import run_jobs
-from ctta.bench.jobs import Job, execute
+from ctta.bench.jobs import execute
 from ctta.bench.record import Record
 from ctta.corruptions import CORRUPTIONS
 from ctta.datasets.digits import digits
 from ctta.errors import ClusterError, MissingExtra, ParameterError, UnknownMethod
+from jobs import change_job, make_job
 from running import wait_for
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SHORT = Job("tent", "digits", "digits_resnet8", corruptions=("fog",), images=40, batch_size=10)
-LONG = replace(SHORT, method="dmse", corruptions=CORRUPTIONS[:10], images=100)
+SHORT = make_job("tent", "digits", "digits_resnet8", corruptions=("fog",), images=40, batch_size=10)
+LONG = change_job(SHORT, method="dmse", corruptions=CORRUPTIONS[:10], images=100)
 STEPS = 100
 
 
@@ -103,7 +103,7 @@ def test_records_are_those_of_this_process(ray: Any, tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     source = digits().stream
     np.savez("source.npz", x=source.x.numpy(), y=source.y.numpy())
-    jobs = [SHORT, replace(SHORT, method="dmse", seed=1, source_data=Path("source.npz"), command="ctta run ...")]
+    jobs = [SHORT, change_job(SHORT, method="dmse", seed=1, source_data=Path("source.npz"), command="ctta run ...")]
     here, there = Path("here"), Path("there")
     for job, record in zip(jobs, run_jobs(jobs, there, ray=""), strict=True):
         assert facts(record, there) == facts(execute(job, here), here)
@@ -195,7 +195,7 @@ def test_a_run_waits_for_the_lock_of_a_lost_machine_while_others_end(ray: Any, t
     ("change", "error"), [({"settings": {"alpa": 1}}, ParameterError), ({"method": "tnet"}, UnknownMethod)]
 )
 def test_a_mistake_is_told_as_in_this_process(ray: Any, tmp_path: Path, change: dict[str, Any], error: type) -> None:
-    job = replace(SHORT, **change)
+    job = change_job(SHORT, **change)
     with pytest.raises(error) as here:
         execute(job, tmp_path)
     with pytest.raises(error) as there:

@@ -47,6 +47,18 @@ def test_source_data_are_marked() -> None:
     assert rows([with_source])[0].label == "dmse^s"
 
 
+def test_methods_that_predict_after_using_the_batch_are_marked_and_a_note_explains_the_mark() -> None:
+    lame = record("lame", settings={"affinity": "rbf", "k": 5})
+    table = rows([record("tent"), lame])
+    assert [row.label for row in table] == ["tent", "lame†"]
+    note = "† predicts after using the batch"
+    for form in ("text", "markdown"):
+        assert note in text_table(table, form)
+        assert "†" not in text_table(rows([record("tent"), record("roid", settings={})]), form)
+    assert r"lame\textdagger{}" in text_table(table, "latex")
+    assert note not in text_table(table, "csv")
+
+
 @pytest.mark.parametrize(
     ("fact", "value"),
     [("images", 50), ("batch_size", 64), ("severity", 3), ("protocol", {"name": "gradual"}), ("learn", False)],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +13,11 @@ from PIL import Image
 
 from ctta._system import digests
 from ctta.bench.content import digest_of
-from ctta.bench.jobs import Job, execute
-from ctta.bench.sources import open_domains
+from ctta.bench.data import open_domains
+from ctta.bench.jobs import execute
 from ctta.datasets.arrays import Images
 from ctta.errors import BadData
+from jobs import change_job, make_job
 
 
 @pytest.fixture
@@ -70,11 +70,11 @@ def test_one_changed_byte_of_any_image_is_another_run(folder: Path, cache: Path)
 
 
 def test_a_changed_data_set_is_not_answered_from_an_old_record(folder: Path, tmp_path: Path) -> None:
-    job = Job("source", "folder", "digits_resnet8", data=folder, batch_size=6)
+    job = make_job("source", "folder", "digits_resnet8", data=folder, batch_size=6)
     first = execute(job, tmp_path / "runs")
     for path in folder.rglob("*.bmp"):
         change(path)
-    second = execute(replace(job), tmp_path / "runs")
+    second = execute(change_job(job), tmp_path / "runs")
     assert first.address != second.address and second.spec.data["hashed"] == "every image"
 
 

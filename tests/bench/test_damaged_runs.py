@@ -13,14 +13,15 @@ import pytest
 
 from ctta.bench.compare import other_versions
 from ctta.bench.folder import read_record
-from ctta.bench.jobs import Job, execute
+from ctta.bench.jobs import execute
 from ctta.bench.record import Record
 from ctta.bench.steps import line_of, read_steps
 from ctta.errors import BadData
+from jobs import make_job
 from run_folders import make_run, record_of, steps_of, write_run
 from running import numbers
 
-JOB = Job("tent", "digits", "digits_resnet8", corruptions=("fog", "contrast"), images=12, batch_size=4)
+JOB = make_job("tent", "digits", "digits_resnet8", corruptions=("fog", "contrast"), images=12, batch_size=4)
 
 
 class Interrupted(Exception):

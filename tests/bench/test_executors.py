@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from ctta.bench.executors import Executor, Serial, Threads, run_tasks
-from ctta.bench.jobs import Job
 from ctta.bench.record import Record
 from ctta.errors import ParameterError
+from jobs import make_job
 from running import numbers
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-JOB = Job("tent", "digits", "digits_resnet8", corruptions=("fog",), images=20, batch_size=10)
+JOB = make_job("tent", "digits", "digits_resnet8", corruptions=("fog",), images=20, batch_size=10)
 JOBS = [JOB.with_seed(seed) for seed in range(3)]
 
 

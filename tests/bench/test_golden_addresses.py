@@ -10,18 +10,21 @@ import pytest
 
 from ctta import nets
 from ctta.bench.defaults import batch_size
-from ctta.bench.jobs import Job, open_stream, spec_of
+from ctta.bench.jobs import Inputs, Job
+from ctta.bench.prepare import open_stream, spec_of
 from ctta.paper import experiment
 from ctta.paper.reproduce import Request, plan
+from jobs import make_job
 
+NET = ("digits", "digits_resnet8")
 DIGITS: dict[str, Any] = {"stream": "digits", "model": "digits_resnet8", "batch_size": 50}
 #: Random images in place of CIFAR-10: only their digest is in an address.
 NOISE: dict[str, Any] = {"stream": "cifar10-c", "model": "cifar10_resnet20_ctta", "data": "clean.npz"}
 
 
 def address_of(job: Job) -> str:
-    stream, data = open_stream(job)
-    return spec_of(job, nets.classifier(job.model), stream, data).address
+    stream, data = open_stream(job.work)
+    return spec_of(job.work, nets.classifier(job.work.inputs.model), stream, data).address
 
 
 @pytest.fixture
@@ -90,19 +93,23 @@ def files(tmp_path: Path) -> Path:
 )
 def test_ctta_run(asked: dict[str, Any], address: str, files: Path) -> None:
     paths = {name: files / asked[name] for name in ("data", "source_data", "clean") if name in asked}
-    assert address_of(Job(**asked | paths)) == address
+    assert address_of(make_job(**asked | paths)) == address
 
 
 @pytest.mark.parametrize(
     ("name", "request_", "addresses"),
     [
-        ("reset", Request("digits", images=20), ["c8fb7c4b81d34dbe8e90", "6ca35a7f7d9c50f5c8b8"]),
+        ("reset", Request("digits", Inputs(*NET, images=20)), ["c8fb7c4b81d34dbe8e90", "6ca35a7f7d9c50f5c8b8"]),
         (
             "clean-source",
-            Request("digits", methods=frozenset({"dmse"}), seeds=(1,)),
+            Request("digits", Inputs(*NET), methods=frozenset({"dmse"}), seeds=(1,)),
             ["5825abc98aff35fd6eb0", "667e99c4854a19edf54f"],
         ),
-        ("long", Request("digits", corruptions=("fog",)), ["af85e1cd44cd1568d84b", "80431801ec5dc3661831"]),
+        (
+            "long",
+            Request("digits", Inputs(*NET, corruptions=("fog",))),
+            ["af85e1cd44cd1568d84b", "80431801ec5dc3661831"],
+        ),
     ],
 )
 def test_ctta_reproduce(name: str, request_: Request, addresses: list[str]) -> None:

@@ -15,9 +15,10 @@ from torch.utils.data import DataLoader, TensorDataset
 import ctta
 from ctta import errors
 from ctta.bench import evaluate
-from ctta.bench.jobs import Job, do
+from ctta.bench.jobs import do
 from ctta.bench.prequential import scored
 from ctta.streams import Batch, Domain, Images, continual, corrupted
+from jobs import make_job
 
 CLASSES = 10
 
@@ -220,6 +221,6 @@ def test_a_run_resumed_at_its_leftover_scores_it_as_the_whole_run_does() -> None
 
 
 def test_a_run_with_a_leftover_of_one_image_ends_with_a_record(tmp_path: Path) -> None:
-    job = Job("tent", "digits", "digits_resnet8", corruptions=("brightness",), images=5, batch_size=4)
+    job = make_job("tent", "digits", "digits_resnet8", corruptions=("brightness",), images=5, batch_size=4)
     record = do(job, tmp_path)
     assert record.complete and record.counts["brightness"].images == 5

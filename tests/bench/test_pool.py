@@ -18,8 +18,8 @@ import pytest
 
 from ctta.bench.executors import run_jobs
 from ctta.bench.folder import RunFolder
-from ctta.bench.jobs import Job
 from ctta.errors import ConcurrentUse, ParameterError, WorkerLost
+from jobs import make_job
 from running import numbers, wait_for
 
 pytestmark = [
@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 STEPS = 150
-JOB = Job("tent", "digits", "digits_resnet8", corruptions=("fog", "contrast"), images=375, batch_size=5)
+JOB = make_job("tent", "digits", "digits_resnet8", corruptions=("fog", "contrast"), images=375, batch_size=5)
 JOBS = [JOB.with_seed(seed) for seed in range(3)]
 LINE = "run tent digits --corruptions fog,contrast --images 375 --batch-size 5 --seed 0..2 --workers 2"
 

@@ -7,7 +7,6 @@ import multiprocessing
 import random
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from ctta.bench.compare import rows
 from ctta.bench.defaults import batch_size
 from ctta.bench.executors import run_jobs
 from ctta.bench.folder import RunFolder, read_record, read_records
-from ctta.bench.jobs import Job, execute
+from ctta.bench.jobs import execute
 from ctta.bench.record import SCHEMA, Record
 from ctta.cli import app
 from ctta.datasets.digits import digits
@@ -36,9 +35,10 @@ from ctta.errors import (
     UnknownStream,
 )
 from dying import PACKAGE, Lines, traced
+from jobs import change_job, make_job
 from running import numbers
 
-JOB = Job(
+JOB = make_job(
     "dmse", "digits", "digits_resnet8", corruptions=("gaussian_noise", "fog", "contrast"), images=40, batch_size=10
 )
 
@@ -151,14 +151,14 @@ def test_a_finished_run_is_not_run_again(whole: tuple[Record, Path]) -> None:
 
 def test_another_setting_seed_or_size_is_another_run(whole: tuple[Record, Path], tmp_path: Path) -> None:
     addresses = {whole[0].address}
-    small = replace(JOB, method="bn")
-    for job in (small, small.with_seed(1), replace(small, images=30), replace(small, settings={"alpha": 0.5})):
+    small = change_job(JOB, method="bn")
+    for job in (small, small.with_seed(1), change_job(small, images=30), change_job(small, settings={"alpha": 0.5})):
         addresses.add(execute(job, tmp_path).address)
     assert len(addresses) == 5
 
 
 def test_several_at_once_give_the_records_of_one_by_one(tmp_path: Path) -> None:
-    jobs = [replace(JOB, method="tent", corruptions=("fog",)).with_seed(seed) for seed in (0, 1)]
+    jobs = [change_job(JOB, method="tent", corruptions=("fog",)).with_seed(seed) for seed in (0, 1)]
     alone = run_jobs(jobs, tmp_path / "a")
     together = run_jobs(jobs, tmp_path / "b", workers=2)
     for one, two in zip(alone, together, strict=True):
@@ -166,22 +166,22 @@ def test_several_at_once_give_the_records_of_one_by_one(tmp_path: Path) -> None:
 
 
 def test_without_learning_a_run_answers_only(tmp_path: Path) -> None:
-    learning = execute(replace(JOB, method="bn"), tmp_path)
-    asking = execute(replace(JOB, method="tent", learn=False), tmp_path)
+    learning = execute(change_job(JOB, method="bn"), tmp_path)
+    asking = execute(change_job(JOB, method="tent", learn=False), tmp_path)
     assert asking.errors == learning.errors and asking.scored == "answers without learning"
 
 
 @pytest.mark.parametrize("protocol", ["gradual", "mixed", "correlated", "recurring", "random-order", "clean"])
 def test_every_protocol_runs(tmp_path: Path, protocol: str) -> None:
-    job = replace(JOB, method="source", protocol=protocol, times=2, corruptions=("fog", "contrast"), images=20)
+    job = change_job(JOB, method="source", protocol=protocol, times=2, corruptions=("fog", "contrast"), images=20)
     record = execute(job, tmp_path)
     images = {"gradual": 2 * 9 * 20, "recurring": 2 * 2 * 20, "clean": 20}.get(protocol, 2 * 20)
     assert record.images == images and record.spec.protocol_name == protocol
 
 
 def test_streams_that_mix_other_domains_are_other_runs(tmp_path: Path) -> None:
-    job = replace(JOB, method="source", protocol="mixed", images=20)
-    fog, rest = (execute(replace(job, corruptions=names), tmp_path) for names in (("fog",), ("contrast", "snow")))
+    job = change_job(JOB, method="source", protocol="mixed", images=20)
+    fog, rest = (execute(change_job(job, corruptions=names), tmp_path) for names in (("fog",), ("contrast", "snow")))
     assert fog.address != rest.address and rest.spec.corruptions == ("contrast", "snow")
     assert (fog.images, rest.images) == (20, 40)
     assert "one with seed 0" in rest.order
@@ -192,9 +192,9 @@ def test_the_same_images_in_another_file_are_the_same_run(tmp_path: Path) -> Non
     np.savez(tmp_path / "a.npz", x=x, y=np.arange(20) % 10)
     np.savez_compressed(tmp_path / "b.npz", y=np.arange(20) % 10, x=x)
     np.savez(tmp_path / "c.npz", x=255 - x, y=np.arange(20) % 10)
-    job = replace(JOB, method="santa", stream="cifar10-c", images=20)
+    job = change_job(JOB, method="santa", stream="cifar10-c", images=20)
     files = [tmp_path / name for name in ("a.npz", "b.npz", "c.npz")]
-    a, b, c = (execute(replace(job, data=path, source_data=path), tmp_path) for path in files)
+    a, b, c = (execute(change_job(job, data=path, source_data=path), tmp_path) for path in files)
     assert a.address == b.address != c.address
     assert a.spec.source_data != c.spec.source_data and a.spec.data != c.spec.data
 
@@ -204,11 +204,11 @@ def test_the_clean_images_of_made_files_come_from_their_own_file(tmp_path: Path)
     np.savez(tmp_path / "clean.npz", x=clean.x[:40].numpy(), y=clean.y[:40].numpy())
     made = ["corrupt", str(tmp_path / "clean.npz"), str(tmp_path / "made"), "--corruption", "fog", "--quiet"]
     assert CliRunner().invoke(app, made).exit_code == 0
-    job = replace(JOB, method="source", stream="cifar10-c", data=tmp_path / "made", corruptions=("fog",), images=40)
+    job = change_job(JOB, method="source", stream="cifar10-c", data=tmp_path / "made", corruptions=("fog",), images=40)
     with pytest.raises(MissingData, match="--clean"):
-        execute(replace(job, protocol="then-clean"), tmp_path)
-    then = execute(replace(job, protocol="then-clean", clean=tmp_path / "clean.npz"), tmp_path)
-    alone = execute(replace(job, protocol="clean", data=tmp_path / "clean.npz"), tmp_path)
+        execute(change_job(job, protocol="then-clean"), tmp_path)
+    then = execute(change_job(job, protocol="then-clean", clean=tmp_path / "clean.npz"), tmp_path)
+    alone = execute(change_job(job, protocol="clean", data=tmp_path / "clean.npz"), tmp_path)
     assert list(then.errors) == ["fog", "clean"] and then.errors["clean"] == alone.errors["clean"]
 
 
@@ -232,7 +232,7 @@ def test_every_stream_has_the_batch_size_of_its_recipes() -> None:
 )
 def test_a_wrong_wish_is_named(tmp_path: Path, change: dict[str, Any], error: type, words: str) -> None:
     with pytest.raises(error, match=words):
-        execute(replace(JOB, **change), tmp_path)
+        execute(change_job(JOB, **change), tmp_path)
 
 
 def test_foreign_records_are_named(tmp_path: Path) -> None:
@@ -295,26 +295,26 @@ def test_two_processes_at_one_run_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_whole_number_and_its_float_are_one_run(tmp_path: Path) -> None:
-    job = replace(JOB, method="bn", corruptions=("fog",))
-    one = execute(replace(job, settings={"alpha": 1}), tmp_path)
-    assert execute(replace(job, settings={"alpha": 1.0}, times=3), tmp_path).address == one.address
+    job = change_job(JOB, method="bn", corruptions=("fog",))
+    one = execute(change_job(job, settings={"alpha": 1}), tmp_path)
+    assert execute(change_job(job, settings={"alpha": 1.0}, times=3), tmp_path).address == one.address
 
 
 def test_a_mistake_in_a_worker_is_told_as_in_this_process(tmp_path: Path) -> None:
-    jobs = [replace(JOB, method="dsme").with_seed(seed) for seed in (0, 1)]
+    jobs = [change_job(JOB, method="dsme").with_seed(seed) for seed in (0, 1)]
     with pytest.raises(UnknownMethod, match="Did you mean 'dmse'"):
         run_jobs(jobs, tmp_path, workers=2)
 
 
 def test_random_orders_of_several_seeds_can_be_compared(tmp_path: Path) -> None:
-    jobs = [replace(JOB, method="bn", protocol="random-order").with_seed(seed) for seed in (0, 1)]
+    jobs = [change_job(JOB, method="bn", protocol="random-order").with_seed(seed) for seed in (0, 1)]
     assert len(rows(run_jobs(jobs, tmp_path))) == 1
 
 
 def test_a_model_of_other_classes_is_refused(tmp_path: Path) -> None:
     save_file(nets.build("cifar100_resnet56").state_dict(), tmp_path / "w.safetensors")
-    with pytest.raises(ParameterError, match="knows 100 classes; digits has 10"):
-        execute(replace(JOB, model="cifar100_resnet56", weights=tmp_path / "w.safetensors"), tmp_path)
+    with pytest.raises(ParameterError, match="has 100 classes; digits has 10"):
+        execute(change_job(JOB, model="cifar100_resnet56", weights=tmp_path / "w.safetensors"), tmp_path)
 
 
 def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path) -> None:
@@ -328,7 +328,10 @@ def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path) -> None:
 
         return progress
 
-    job, usual = replace(JOB, method="source", corruptions=("fog",), images=12, batch_size=4), torch.get_num_threads()
+    job, usual = (
+        change_job(JOB, method="source", corruptions=("fog",), images=12, batch_size=4),
+        torch.get_num_threads(),
+    )
     try:
         torch.set_num_threads(2)
         with pytest.raises(Interrupted):
@@ -346,16 +349,16 @@ def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path) -> None:
 
 
 def test_the_adapted_model_is_kept_where_asked_and_made_again_where_it_is_missing(tmp_path: Path) -> None:
-    job = replace(JOB, method="tent", images=10)
+    job = change_job(JOB, method="tent", images=10)
     record = execute(job, tmp_path)
     kept = tmp_path / record.address / "adapted.ctta"
     assert not kept.exists()
     files = {path.name: path.read_bytes() for path in kept.parent.iterdir()}
     with pytest.raises(Interrupted):
-        execute(replace(job, keep=True), tmp_path, save_every=0.0, progress=interrupt_after(2))
+        execute(change_job(job, keep=True), tmp_path, save_every=0.0, progress=interrupt_after(2))
     assert {path.name: path.read_bytes() for path in kept.parent.iterdir()} == files
-    assert execute(replace(job, keep=True), tmp_path).errors == record.errors
-    model = nets.classifier(job.model)
+    assert execute(change_job(job, keep=True), tmp_path).errors == record.errors
+    model = nets.classifier(job.work.inputs.model)
     adapter = Adapter.load(kept, model)
     # Three domains of one batch each, and weights that have moved.
     assert adapter.steps == 3

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from ctta import nets
-from ctta.bench.sources import open_domains
+from ctta.bench.data import open_domains
 from ctta.cli import app
 from ctta.datasets.manifest import write_manifest
 from ctta.errors import MissingData, ParameterError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,17 @@ import numpy as np
 import pytest
 
 from ctta.bench.executors import run_jobs
-from ctta.bench.jobs import Job, execute
+from ctta.bench.jobs import execute
 from ctta.bench.record import Record
 from ctta.errors import MissingExtra
+from jobs import change_job, make_job
 from running import wait_for
 
 accumulator = pytest.importorskip(
     "tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is not installed"
 )
 
-JOB = Job("dmse", "digits", "digits_resnet8", corruptions=("gaussian_noise", "fog"), images=40, batch_size=10)
+JOB = make_job("dmse", "digits", "digits_resnet8", corruptions=("gaussian_noise", "fog"), images=40, batch_size=10)
 NUMBERS = {"severity", "images", "wrong", "error", "loss", "seconds", "entropy", "alpha", "teacher_reset"}
 
 
@@ -60,7 +60,9 @@ def events(tmp_path: Path) -> Path:
 
 
 def test_the_events_of_a_run_are_its_numbers(tmp_path: Path, events: Path) -> None:
-    record = execute(replace(JOB, tensorboard=events, settings={"alpha_min": 0.98}, command="ctta run | x"), tmp_path)
+    record = execute(
+        change_job(JOB, tensorboard=events, settings={"alpha_min": 0.98}, command="ctta run | x"), tmp_path
+    )
     (run,) = events.iterdir()
     assert run.name == f"dmse_alpha_min=0.98_seed=0_{record.address[:8]}"
     check(run, record, tmp_path)
@@ -81,7 +83,7 @@ def test_events_are_written_while_the_run_goes_on(tmp_path: Path, events: Path, 
 
         return progress
 
-    execute(replace(JOB, tensorboard=events), tmp_path, progress=look)
+    execute(change_job(JOB, tensorboard=events), tmp_path, progress=look)
     assert seen == [5]
 
 
@@ -97,27 +99,27 @@ def test_an_interrupted_run_has_every_step_once(tmp_path: Path, events: Path) ->
         return progress
 
     with pytest.raises(Interrupted):
-        execute(replace(JOB, tensorboard=events), tmp_path, save_every=0.0, progress=stop)
+        execute(change_job(JOB, tensorboard=events), tmp_path, save_every=0.0, progress=stop)
     (run,) = events.iterdir()
     assert shown(run) == [0, 1, 2, 3, 4]
-    record = execute(replace(JOB, tensorboard=events), tmp_path)
+    record = execute(change_job(JOB, tensorboard=events), tmp_path)
     check(run, record, tmp_path)
 
 
 def test_a_run_that_was_done_before_has_its_events_too_and_asking_again_doubles_nothing(
     tmp_path: Path, events: Path
 ) -> None:
-    job = replace(JOB, method="tent")
+    job = change_job(JOB, method="tent")
     record = execute(job, tmp_path)
     for _ in range(2):
-        assert execute(replace(job, tensorboard=events), tmp_path) == record
+        assert execute(change_job(job, tensorboard=events), tmp_path) == record
     (run,) = events.iterdir()
     check(run, record, tmp_path)
 
 
 @pytest.mark.slow
 def test_runs_of_workers_have_their_events_and_a_run_without_learning_has_no_loss(tmp_path: Path, events: Path) -> None:
-    job = replace(JOB, method="tent", learn=False, corruptions=("fog",), tensorboard=events)
+    job = change_job(JOB, method="tent", learn=False, corruptions=("fog",), tensorboard=events)
     records = run_jobs([job, job.with_seed(1)], tmp_path, workers=2)
     for record, run in zip(records, sorted(events.iterdir()), strict=True):
         assert run.name == f"tent_seed={record.spec.seed}_{record.address[:8]}"
@@ -128,5 +130,5 @@ def test_runs_of_workers_have_their_events_and_a_run_without_learning_has_no_los
 def test_a_missing_tensorboard_is_named_before_the_run(tmp_path: Path, events: Path, monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(MissingExtra, match=r"pip install 'ctta\[tensorboard\]'"):
-        execute(replace(JOB, tensorboard=events), tmp_path)
+        execute(change_job(JOB, tensorboard=events), tmp_path)
     assert list(tmp_path.iterdir()) == []

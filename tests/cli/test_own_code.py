@@ -14,12 +14,11 @@ from torch import nn
 from typer.testing import CliRunner, Result
 
 import ctta
-from ctta.bench.executors.ray import with_absolute_paths
 from ctta.bench.folder import read_record
-from ctta.bench.jobs import Job
 from ctta.cli import app
 from ctta.errors import BadData, MissingData, ModelError, NotWeights, ParameterError, UnknownModel, UserCodeError
 from ctta.nets.by_name import load_model
+from jobs import make_job
 from third_party import third_party
 
 CODE = '''
@@ -115,9 +114,12 @@ def test_worker_processes_load_own_code_and_find_the_same_numbers(code: Path, tm
 
 def test_a_job_for_another_machine_names_files_by_absolute_paths(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(code.parent)
-    job = with_absolute_paths(Job(method="mine.py:Calmer", stream="digits", model="hf:nets/vit"))
-    assert job.method == f"{code}:Calmer" and job.model == f"hf:{code.parent / 'nets' / 'vit'}"
-    assert with_absolute_paths(Job(method="tent", stream="digits", model="pkg.mod:net")).model == "pkg.mod:net"
+    job = make_job("mine.py:Calmer", "digits", "hf:nets/vit", data=Path("mine.npz"), tensorboard=Path("events"))
+    there = job.with_absolute_paths()
+    assert there.work.procedure.method == f"{code}:Calmer"
+    assert there.work.inputs.model == f"hf:{code.parent / 'nets' / 'vit'}"
+    assert there.work.inputs.data == code.parent / "mine.npz" and there.options.tensorboard == code.parent / "events"
+    assert make_job("tent", "digits", "pkg.mod:net").with_absolute_paths().work.inputs.model == "pkg.mod:net"
 
 
 def test_an_experiment_gets_a_row_for_an_own_method(code: Path, tmp_path: Path) -> None:

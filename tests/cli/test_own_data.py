@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from ctta.bench.jobs import Job, open_stream
+from ctta.bench.prepare import open_stream
 from ctta.cli import app
 from ctta.corruptions import _FUNCTIONS as FUNCTIONS
 from ctta.corruptions import CORRUPTIONS, HELD_OUT
@@ -25,6 +25,7 @@ from ctta.nets.by_name import load_model
 from ctta.protocol import PROTOCOLS, Protocol, get_protocol, order_text
 from ctta.protocol import register as register_protocol
 from ctta.streams.protocols import CONCENTRATION, GRADUAL
+from jobs import make_job
 
 MODEL = """
 from torch import nn
@@ -199,8 +200,8 @@ def test_stored_order_is_the_order_of_the_files_and_a_fact_of_the_run(here: Path
     assert record["spec"]["protocol"] == {"name": "continual", "order": "stored"}
     assert usual["spec"]["protocol"] == {"name": "continual"} and record["address"] != usual["address"]
     assert record["order"].startswith("as stored") and usual["order"].startswith("shuffled")
-    job = Job("source", "folder", "net.py:build", data=here / "walk.npz", batch_size=4, order="stored")
-    assert torch.cat([batch.y for batch in open_stream(job)[0]]).tolist() == labels.tolist()
+    job = make_job("source", "folder", "net.py:build", data=here / "walk.npz", batch_size=4, order="stored")
+    assert torch.cat([batch.y for batch in open_stream(job.work)[0]]).tolist() == labels.tolist()
     compared = cli("compare", "runs")
     assert compared.exit_code == 1 and "differ in protocol" in compared.stderr
     for protocol in ("mixed", "correlated"):
@@ -225,14 +226,14 @@ def test_images_and_classes_that_do_not_fit_the_model_are_refused_before_the_run
         "run", "bn", "large.npz", "--model", "net.py:rigid"
     )
     np.savez(here / "many.npz", x=pixels(0, 5, 16, 16), y=np.arange(5))
-    assert "knows 3 classes; folder has 5" in said("run", "bn", "many.npz", "--model", "net.py:build")
-    assert "knows 4 classes; folder has 5" in said("run", "source", "many.npz", "--model", "net.py:headless")
+    assert "has 3 classes; folder has 5" in said("run", "bn", "many.npz", "--model", "net.py:build")
+    assert "has 4 classes; folder has 5" in said("run", "source", "many.npz", "--model", "net.py:headless")
     for number, name in enumerate(("bee", "ant")):
         picture(here / "two" / "day" / name / "0.png", number)
-    assert "knows 3 classes; folder has 2. List all its classes" in said("run", "bn", "two", "--model", "net.py:build")
+    assert "has 3 classes; folder has 2. List all its classes" in said("run", "bn", "two", "--model", "net.py:build")
     (here / "two" / "classes.txt").write_text("bee\nelk\nant\n")
-    job = Job("source", "folder", "net.py:build", data=here / "two", batch_size=2, order="stored")
-    assert [batch.y.tolist() for batch in open_stream(job)[0]] == [[2, 0]]
+    job = make_job("source", "folder", "net.py:build", data=here / "two", batch_size=2, order="stored")
+    assert [batch.y.tolist() for batch in open_stream(job.work)[0]] == [[2, 0]]
     assert record_of("run", "source", "two", "--model", "net.py:build", *QUICK)["images"] == 2
     (here / "two" / "classes.txt").write_text("bee\nelk\n")
     assert "'ant' is missing" in said("run", "source", "two", "--model", "net.py:build")
@@ -375,7 +376,7 @@ def test_a_dataset_must_open_domains(outside: Path) -> None:
     for given in ([], ["red"]):
         register(Dataset("odd", lambda wanted, given=given: given))  # type: ignore[misc]
         with pytest.raises(BadData, match=r"must open a list of at least one ctta\.streams\.Domain"):
-            open_stream(Job("source", "odd", "net.py:build"))
+            open_stream(make_job("source", "odd", "net.py:build").work)
 
 
 def test_a_stream_is_a_name_a_target_or_a_path(here: Path) -> None:

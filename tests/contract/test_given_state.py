@@ -6,7 +6,7 @@ from functools import cache, partial
 
 import pytest
 
-from contract.variations import fisher, replay
+from contract.variations import SETTINGS, features, fisher, posterior, replay
 from ctta import Classifier
 from ctta.registry import methods
 from ctta.testing import Subject, checks
@@ -18,14 +18,22 @@ from ctta.testing.task import trained
 def given(method: str) -> dict:
     source = Classifier(trained())
     prototypes = {"prototypes": source.weight.roll(1, 1)}
-    table = {"dmse": prototypes, "santa": prototypes, "rmt": prototypes | replay(8), "eata": fisher(source)}
+    table = {
+        "dmse": prototypes,
+        "santa": prototypes,
+        "rmt": prototypes | replay(8),
+        "eata": fisher(source),
+        "obao": prototypes,
+        "petal": posterior(source),
+        "petta": features(source),
+    }
     return table[method]
 
 
 @pytest.mark.parametrize("point", ["reset_restores", "resume_bit_equal", "predict_leaves_no_trace"])
-@pytest.mark.parametrize("method", ["dmse", "santa", "rmt", "eata"])
+@pytest.mark.parametrize("method", ["dmse", "santa", "rmt", "eata", "obao", "petal", "petta"])
 def test_given_state_keeps(method: str, point: str) -> None:
-    dict(checks())[point](Subject(partial(methods()[method], **given(method))))
+    dict(checks())[point](Subject(partial(methods()[method], **SETTINGS.get(method, {}), **given(method))))
 
 
 def test_warmed_up_rmt_returns_to_its_warm_state_after_a_checkpoint(tmp_path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from contract.variations import SETTINGS, fisher, replay
+from contract.variations import SETTINGS, features, fisher, posterior, replay
 from ctta import Classifier
 from ctta.adapter import Adapter, Step
 from ctta.augment import View
@@ -78,6 +78,13 @@ CASES: dict[str, Case] = {
     "dmse with a window": Case("dmse", {"window": 12}),
     "dmse with its own projection": Case("dmse", {"projection": nn.Linear(32, 8, bias=False).requires_grad_(False)}),
     "eata with fisher": Case("eata", given=fisher),
+    "dua with copies of an image": Case("dua", {"copies": 4}),
+    "memo keeping what it learns": Case("memo", {"episodic": False}),
+    "note without learned statistics": Case("note", {"learned_statistics": False}),
+    "obao with prototypes": Case("obao", {"restore_p": 0.5}, given=prototypes),
+    "petal with a posterior": Case("petal", {"p_th": 1.1}, given=posterior),
+    "petal restoring at random": Case("petal", {"restoration": "random", "restore_p": 0.5}),
+    "petta with statistics": Case("petta", {"regularizer": "l2", "loss": "ce"}, given=features),
     "rdumb resetting": Case("rdumb", {"reset_every": 2, "e_margin": 1.0, "d_margin": 1.0}),
     "rmt recomputing, with prototypes": Case("rmt", {"recompute": True}, given=prototypes),
     "rmt replaying": Case("rmt", replay(8)),
@@ -89,6 +96,8 @@ CASES: dict[str, Case] = {
     "sar restoring": Case("sar", {"reset_constant": 9.0, "e_margin": 1.0}),
     "sar averaging": Case("sar", {"reset_constant": 0.0, "e_margin": 1.0}),
     "tent with a window": Case("tent", {"window": 12}),
+    "tent by misfit": Case("tent", {"statistics": "misfit"}),
+    "dmse with moving statistics": Case("dmse", {"statistics": "moving:0.3"}),
     "tent with its own optimizer": Case("tent", {"optimizer": sgd}),
     "tent on layer norm": Case("tent", model=ln_vit),
     "tent on group norm": Case("tent", model=gn_cnn),
@@ -101,7 +110,11 @@ STATES = [
     "dmse with prototypes",
     "dmse averaging",
     "dmse with a window",
+    "dmse with moving statistics",
     "eata with fisher",
+    "obao with prototypes",
+    "petal with a posterior",
+    "petta with statistics",
     "rmt warmed up",
     "rotta with a full memory",
     "sar averaging",

@@ -18,7 +18,7 @@ from PIL import Image
 from torch import Tensor
 
 from ctta.bench.content import digest_of, digest_of_domains
-from ctta.bench.sources import read_images
+from ctta.bench.data import read_images
 from ctta.datasets.domain import Domain
 from ctta.datasets.manifest import NAME, write_manifest
 from ctta.errors import CttaError

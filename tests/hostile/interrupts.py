@@ -21,6 +21,12 @@ LONG = 4000
 BUSY: dict[str, dict[str, Any]] = {
     "rotta": {"memory_size": 8, "update_every": 4},
     "cotta": {"views": 2, "p_th": 2.0},
+    "dua": {"copies": 4},
+    "memo": {"views": 2, "episodic": False},
+    "note": {"memory_size": 8, "update_every": 4},
+    "obao": {"buffer_size": 8, "e_margin": 1.0, "restore_p": 0.5},
+    "petal": {"views": 2, "p_th": 2.0},
+    "petta": {"memory_size": 8},
     "dmse": {"e_min": 0.6},
     "sar": {"reset_constant": 0.2, "e_margin": 1.0},
 }

@@ -14,10 +14,11 @@ import torch
 import ctta.bench.executors  # noqa: F401
 from ctta import nets
 from ctta.bench.folder import read_record
-from ctta.bench.jobs import Job, build_adapter
+from ctta.bench.prepare import build_adapter
 from ctta.cli import app
 from ctta.datasets.digits import digits
 from hostile.tally import Tally
+from jobs import make_job
 from running import numbers
 
 LONG = 200
@@ -31,7 +32,7 @@ def run(count: int, seed: int) -> Tally:
     # A forked process has imported everything: it is killed at its work, not at its imports.
     torch.set_num_threads(1)
     digits()
-    build_adapter(Job("dmse", "digits", "digits_resnet8"), nets.classifier("digits_resnet8"))
+    build_adapter(make_job("dmse", "digits", "digits_resnet8").work, nets.classifier("digits_resnet8"))
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

@@ -36,6 +36,11 @@ SETTINGS: Mapping[str, dict[str, Any]] = {
     "sar": {"e_margin": 1.0, "reset_constant": 0.0},
     "cotta": {"views": 2},
     "rotta": {"memory_size": 16, "update_every": 8},
+    "memo": {"views": 2},
+    "note": {"memory_size": 16, "update_every": 8},
+    "obao": {"buffer_size": 16, "replay": 8, "e_margin": 1.0},
+    "petal": {"views": 2},
+    "petta": {"memory_size": 16},
     "rdumb": {"e_margin": 1.0, "d_margin": 1.0, "reset_every": 150},
     "dmse": {"reset_by": "average"},
 }

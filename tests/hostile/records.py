@@ -14,17 +14,18 @@ from typing import Any
 
 from ctta.bench.compare import differences, other_versions, rows, text_table
 from ctta.bench.folder import read_record, read_records
-from ctta.bench.jobs import Job, execute
+from ctta.bench.jobs import execute
 from ctta.bench.record import FORMAT
 from ctta.bench.steps import line_of, read_steps
 from ctta.errors import CttaError
 from hostile.mutations import MUTATIONS, delete, flip_a_bit
 from hostile.tally import Tally
+from jobs import make_job
 from run_folders import record_of, steps_of, write_run
 from running import numbers
 
 LONG = 500
-JOB = Job("tent", "digits", "digits_resnet8", corruptions=("fog", "contrast"), images=12, batch_size=4)
+JOB = make_job("tent", "digits", "digits_resnet8", corruptions=("fog", "contrast"), images=12, batch_size=4)
 _STEPS = 6
 _ODD = (None, True, -1, 0, 1e308, float("nan"), float("inf"), 10**30, 10**400, "", "\ud800", "../x", [], {}, [[]])
 

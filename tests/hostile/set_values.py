@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from ctta import errors
 from ctta.cli import app
-from ctta.cli.run import parse_settings
+from ctta.cli.options import parse_settings
 from ctta.registry import methods
 
 #: How many values the long form tries.

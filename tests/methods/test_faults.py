@@ -134,10 +134,17 @@ def test_cotta_computes_its_views_only_when_it_needs_them() -> None:
     assert count_passes(ctta.CoTTA(net(), p_th=2.0, views=5), stream()[0]) == (2 + 5, 1)
 
 
-@pytest.mark.parametrize("name", sorted(ctta.registry.methods()))
+# MEMO takes its passes image by image, and OBAO replays nothing at first: see their own tests.
+@pytest.mark.parametrize("name", sorted(set(ctta.registry.methods()) - {"memo", "obao"}))
 def test_a_step_takes_the_passes_the_method_declares(name: str) -> None:
     cls = ctta.method(name)
-    always = {"cotta": {"p_th": 2.0}, "rotta": {"update_every": 16}, "deyo": {"tau_plpd": -1.0}}
+    always = {
+        "cotta": {"p_th": 2.0},
+        "deyo": {"tau_plpd": -1.0},
+        "note": {"update_every": 16},
+        "petal": {"p_th": 2.0},
+        "rotta": {"update_every": 16},
+    }
     adapter = cls(net(), **always.get(name, {}))
     assert count_passes(adapter, stream()[0]) == adapter.passes
 

@@ -41,8 +41,8 @@ def test_every_cell_can_be_built_and_cells_are_different_runs(name: str, dataset
     cells = experiment(name).cells(dataset)
     assert len({cell.label for cell in cells}) == len(cells)
     assert len({repr(replace(cell, label="", published=None)) for cell in cells}) == len(cells)
-    for settings in {repr(cell.settings): cell for cell in cells}.values():
-        method(settings.method)(net(), **settings.settings)
+    for procedure in {repr(cell.procedure.settings): cell.procedure for cell in cells}.values():
+        method(procedure.method)(net(), **procedure.settings)
 
 
 def test_figures_the_paper_publishes_once_stand_where_it_has_them() -> None:
@@ -131,10 +131,10 @@ def test_a_figure_is_drawn_from_its_runs(tmp_path: Path) -> None:
     told = reproduce("entropy", "digits", "--images", "20", "--methods", "source,bn", out=tmp_path)
     (figure,) = told["figures"]
     text = Path(figure).read_text(encoding="utf-8")
-    assert "Entropy of right and wrong answers: digits, digits_resnet8" in text
+    assert "Entropy of correct and incorrect predictions: digits, digits_resnet8" in text
     wrong = [round(row["ours"]) for row in told["rows"]]
-    # All domains have the same size, so that the mean error is the share of wrong answers.
-    assert all(f"wrong ({share} %)" in text and f"right ({100 - share} %)" in text for share in wrong)
+    # All domains have the same size, so that the mean error is the share of incorrect predictions.
+    assert all(f"incorrect ({share} %)" in text and f"correct ({100 - share} %)" in text for share in wrong)
 
 
 def test_the_clean_source_is_asked_after_the_stream_with_and_without_learning(tmp_path: Path) -> None:

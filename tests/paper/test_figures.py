@@ -13,6 +13,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from ctta.bench.record import Record
+from ctta.bench.workload import Procedure
 from ctta.paper import EXPERIMENTS, Cell, Outcome, experiment
 from ctta.paper.drawings import draw_alphas, draw_best_alphas, draw_lines, draw_orders, draw_prototypes, draw_resets
 from ctta.plots.style import svg
@@ -38,14 +39,14 @@ def make(tmp_path: Path) -> Make:
             (tmp_path / address / "steps.jsonl").write_text("\n".join(json.dumps(step) for step in steps))
             p = np.random.default_rng(seed).normal(size=(2, 10, 8)).astype(np.float32)
             save_file({"p_0": p[0], "p_t": p[1]}, tmp_path / address / "adapted.ctta")
-            made = record_of(cell.method, steps, seed=seed, model={"name": "cifar10_resnet20"})
+            made = record_of(cell.procedure.method, steps, seed=seed, model={"name": "cifar10_resnet20"})
             records.append(
                 replace(
                     Record.from_json(made),
                     address=address,
                     errors=by_domain,
                     mean=sum(by_domain.values()) / len(by_domain),
-                    settings={"e_min": 0.2, "gamma": 0.3, "beta": 0.01, **cell.settings},
+                    settings={"e_min": 0.2, "gamma": 0.3, "beta": 0.01, **cell.procedure.settings},
                     source_free=not cell.source_data,
                 )
             )
@@ -59,7 +60,7 @@ def points(panel: Any) -> list[list[float]]:
 
 
 def test_a_curve_shows_the_mean_error_at_every_value(make: Make) -> None:
-    cells = [Cell(f"gamma {g}", "dmse", settings={"gamma": g}) for g in (0.1, 0.3)]
+    cells = [Cell(f"gamma {g}", Procedure("dmse", {"gamma": g})) for g in (0.1, 0.3)]
     figure = draw_lines("gamma", "gamma")([make(cells[0], {"fog": 10.0}), make(cells[1], {"fog": 12.0}, {"fog": 14.0})])
     (panel,) = figure.axes
     assert points(panel)[0] == [10.0, 13.0]
@@ -67,28 +68,30 @@ def test_a_curve_shows_the_mean_error_at_every_value(make: Make) -> None:
 
 
 def test_differences_of_a_tenth_do_not_fill_the_axis(make: Make) -> None:
-    cells = [Cell(f"gamma {gamma}", "dmse", settings={"gamma": gamma}) for gamma in (0.1, 0.3)]
+    cells = [Cell(f"gamma {gamma}", Procedure("dmse", {"gamma": gamma})) for gamma in (0.1, 0.3)]
     figure = draw_lines("gamma", "gamma")([make(cells[0], {"fog": 26.4}), make(cells[1], {"fog": 26.5})])
     low, high = figure.axes[0].get_ylim()
     assert high - low == pytest.approx(2.0) and (low + high) / 2 == pytest.approx(26.45)
 
 
 def test_published_figures_stand_beside_ours(make: Make) -> None:
-    cells = [c for c in experiment("samples").cells("imagenet-c-50k") if c.method == "rdumb"]
+    cells = [c for c in experiment("samples").cells("imagenet-c-50k") if c.procedure.method == "rdumb"]
     figure = draw_lines("images", "images", log=True)([make(cell, {"fog": 50.0}) for cell in cells])
     # The paper's row for RDumb.
     assert [62.7, 60.2, 58.7, 57.0, 55.9, 54.3, 53.2] in points(figure.axes[0])
 
 
 def test_every_order_has_a_dot(make: Make) -> None:
-    figure = draw_orders([make(Cell("a", "bn"), {"fog": 1.0}, {"fog": 3.0}), make(Cell("b", "tent"), {"fog": 2.0})])
+    figure = draw_orders(
+        [make(Cell("a", Procedure("bn")), {"fog": 1.0}, {"fog": 3.0}), make(Cell("b", Procedure("tent")), {"fog": 2.0})]
+    )
     assert points(figure.axes[0]) == [[1.0, 3.0], [2.0]]
 
 
 def alpha_cells(make: Make) -> list[Outcome]:
     errors = {(1, 0.9): (5.0, 9.0), (1, 0.99): (4.0, 9.0), (2, 0.9): (7.0, 8.0), (2, 0.99): (9.0, 6.0)}
     return [
-        make(Cell(str(key), "dmse", settings={"alpha": key[1]}, severity=key[0]), {"fog": fog, "snow": snow})
+        make(Cell(str(key), Procedure("dmse", {"alpha": key[1]}, severity=key[0])), {"fog": fog, "snow": snow})
         for key, (fog, snow) in errors.items()
     ]
 
@@ -109,7 +112,7 @@ def test_the_best_momentum_is_counted_over_corruptions_and_equals_share_the_poin
 
 
 def test_the_reset_figure_shows_error_and_share_of_resets(make: Make) -> None:
-    cells = [Cell(f"situation: e_min {e}", "dmse", settings={"e_min": e}) for e in (0.0, 0.2)]
+    cells = [Cell(f"situation: e_min {e}", Procedure("dmse", {"e_min": e})) for e in (0.0, 0.2)]
     figure = draw_resets([make(cells[0], {"fog": 30.0}), make(cells[1], {"fog": 20.0})])
     front, behind = figure.axes
     assert points(front) == [[30.0, 20.0]]
@@ -117,7 +120,10 @@ def test_the_reset_figure_shows_error_and_share_of_resets(make: Make) -> None:
 
 
 def test_prototypes_of_all_kinds_lie_in_one_plane(make: Make) -> None:
-    outcomes = [make(Cell("DMSE", "dmse"), {"fog": 1.0}), make(Cell("DMSE^s", "dmse", source_data=True), {"fog": 1.0})]
+    outcomes = [
+        make(Cell("DMSE", Procedure("dmse")), {"fog": 1.0}),
+        make(Cell("DMSE^s", Procedure("dmse"), source_data=True), {"fog": 1.0}),
+    ]
     panel = draw_prototypes(outcomes).axes[0]
     sizes = [len(dots.get_offsets()) for dots in panel.collections]
     assert sizes == [10, 0, 10, 0, 10, 0]

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctta.plots.canvas import Canvas
-from ctta.plots.panel import Box, LineStyle, Panel, nice_ticks
+from ctta.plots.elements import LineStyle
+from ctta.plots.panel import Box, Panel, nice_ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 

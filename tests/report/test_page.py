@@ -87,7 +87,7 @@ def runs(tmp_path: Path) -> Path:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages without figures, for what is not about them: drawing takes most of the time."""
-    monkeypatch.setattr("ctta.report.page.drawings", lambda group, prefix: [])
+    monkeypatch.setattr("ctta.report.sections.drawings", lambda group, prefix: [])
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_rows_over_other_seeds_are_named(tmp_path: Path) -> None:
 def test_every_figure_is_there_and_named(page: Read) -> None:
     assert page.figures == [
         *("Mean error", "Speed and memory", "Error by domain", "Error so far"),
-        *("Entropy of right and wrong answers", "The teacher of dmse"),
+        *("Entropy of correct and incorrect predictions", "The teacher of dmse"),
     ]
     # Entropy is 1 / (1 + step): below 0.2 from the sixth step of twelve on.
     assert "7 resets in 12 steps" in page.text

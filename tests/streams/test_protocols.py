@@ -9,13 +9,13 @@ from ctta.streams import (
     Segment,
     Stream,
     clean,
+    concatenate,
     correlated,
     corrupted,
     gradual,
     mixed,
     random_orders,
     recurring,
-    then,
 )
 from ctta.streams import continual as in_order
 
@@ -336,14 +336,14 @@ def test_fewer_images_of_a_sorted_domain_are_of_all_its_classes():
 
 def test_a_stream_follows_another_and_steps_are_counted_on(images):
     first, last = continual(images, corruptions=("fog",), batch_size=10), clean(images, batch_size=10)
-    both = list(then(first, last))
+    both = list(concatenate(first, last))
     assert [b.domain for b in both] == ["fog"] * 3 + ["clean"] * 3 and [b.index for b in both] == list(range(6))
     assert all(torch.equal(a.x, b.x) for a, b in zip(both, [*first, *last], strict=True))
     with pytest.raises(ParameterError, match=r"one batch size\. Got 10 and 7"):
-        then(first, clean(images, batch_size=7))
+        concatenate(first, clean(images, batch_size=7))
 
 
 def test_a_stream_that_recurs_or_is_followed_by_another_keeps_its_device(images):
     stream = continual(images, corruptions=("fog",)).on(torch.device("meta"))
     assert recurring(stream, 2).device == torch.device("meta")
-    assert then(stream, clean(images)).device == torch.device("meta")
+    assert concatenate(stream, clean(images)).device == torch.device("meta")

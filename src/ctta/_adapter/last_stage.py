@@ -21,7 +21,7 @@ _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 def before_last_stage(model: nn.Module) -> Callable[[str], bool]:
-    """Return a function that tells by the name of a norm layer whether SAR and DeYO train it.
+    """Return a function that decides by the name of a norm layer whether SAR and DeYO train it.
 
     Args:
         model: The network, without a Classifier around it.

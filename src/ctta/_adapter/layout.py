@@ -50,6 +50,6 @@ def _unsafe_in_channels_last(layer: nn.Module) -> bool:
         return strided and layer.kernel_size == (1, 1) and layer.groups == 1 and layer.in_channels < 8
     if isinstance(layer, (_ConvNd, ParametrizationList)):
         return False
-    # A layer that calls F.conv2d itself does not tell its stride.
+    # The stride is unknown if a layer calls F.conv2d itself.
     weights = [p.shape for p in layer.parameters(recurse=False) if p.dim() == 4]
     return any(shape[1] < 8 and shape[2:] == (1, 1) for shape in weights)

@@ -78,7 +78,7 @@ class Savepoint:
             self._window.load(self._window_state)
 
 
-# The tables of a module that change when a buffer is assigned or a hook is added; the others are left alone.
+# The tables of a module that change when a buffer is assigned or a hook is added; the others are not touched.
 _TABLES = ("_buffers", "_forward_hooks", "_forward_pre_hooks")
 
 

@@ -36,6 +36,19 @@ class Between:
         return f" of at least {self.low}" if self.high == math.inf else f" in [{self.low}, {self.high}]"
 
 
+@dataclass(frozen=True)
+class Readable:
+    """Annotation of an argument that a function can read, such as text in a certain form.
+
+    Args:
+        accepts: Tells whether a value can be read.
+        words: What is accepted, for messages.
+    """
+
+    accepts: Callable[[Any], bool]
+    words: str
+
+
 class CheckedArguments:
     """Base of classes whose keyword arguments are checked against their annotations before ``__init__`` runs.
 
@@ -134,7 +147,12 @@ def _fits(value: Any, hint: Any) -> bool:
     origin, members = get_origin(hint), get_args(hint)
     if origin is Annotated:
         ranges = [extra for extra in members[1:] if isinstance(extra, Between)]
-        return _fits(value, members[0]) and all(extra.low <= value <= extra.high for extra in ranges)
+        readable = [extra for extra in members[1:] if isinstance(extra, Readable)]
+        return (
+            _fits(value, members[0])
+            and all(extra.low <= value <= extra.high for extra in ranges)
+            and all(extra.accepts(value) for extra in readable)
+        )
     if origin in (Union, types.UnionType):
         return any(_fits(value, member) for member in members)
     if origin is Literal:
@@ -168,7 +186,9 @@ def _words(hint: Any) -> str:
     """Describe what a hint accepts."""
     if get_origin(hint) is Annotated:
         base, *extras = get_args(hint)
-        return _words(base) + "".join(str(extra) for extra in extras if isinstance(extra, Between))
+        readable = [extra.words for extra in extras if isinstance(extra, Readable)]
+        ranges = [str(extra) for extra in extras if isinstance(extra, Between)]
+        return readable[0] if readable else "".join([_words(base), *ranges])
     if get_origin(hint) in (Union, types.UnionType):
         return " or ".join(_words(member) for member in get_args(hint))
     if get_origin(hint) is Literal:

@@ -1,1 +1,1 @@
-"""What the rest builds on: files, digests, devices, imports of user code."""
+"""Files, digests, devices and imports of user code."""

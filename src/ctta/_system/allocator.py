@@ -44,5 +44,5 @@ def give_back_freed_memory() -> bool:
 def _is_glibc() -> bool:
     try:
         return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
-    except (AttributeError, ValueError, OSError):  # Windows; a C library that does not know the name
+    except (AttributeError, ValueError, OSError):  # Windows; a C library without this function
         return False

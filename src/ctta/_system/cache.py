@@ -1,4 +1,4 @@
-"""A cache of small texts between runs. If it is lost, damaged or read-only, results take longer and nothing else."""
+"""A cache of small texts between runs. If it is lost, damaged or read-only, results only take longer."""
 
 from __future__ import annotations
 

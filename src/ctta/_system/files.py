@@ -60,7 +60,7 @@ def printable(path: str | os.PathLike[str]) -> str:
 
 
 def size(count: float) -> str:
-    """Format a number of bytes for people.
+    """Format a number of bytes, such as "3.3 MB".
 
     Args:
         count: The number of bytes.

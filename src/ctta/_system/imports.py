@@ -17,26 +17,11 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import ModuleType
 
+from ctta._system.targets import split_target
 from ctta.errors import UserCodeError
 
 _Stamp = tuple[int, int]
 _from_files: dict[Path, tuple[_Stamp, ModuleType]] = {}
-
-
-def split_target(target: str) -> tuple[str, str]:
-    """Split ``place:name`` into the module or file and the name.
-
-    Args:
-        target: The target; without a name, the second part is empty.
-
-    Example:
-        >>> split_target("mine.py:build"), split_target("mine.py")
-        (('mine.py', 'build'), ('mine.py', ''))
-    """
-    if target.endswith(".py"):
-        return target, ""
-    place, colon, name = target.rpartition(":")
-    return (place, name) if colon else (target, "")
 
 
 def load_object(target: str) -> object:
@@ -49,29 +34,29 @@ def load_object(target: str) -> object:
     Raises:
         UserCodeError: If the module or the name does not exist, or the code fails while it is imported.
     """
-    place, name = split_target(target)
+    origin, name = split_target(target)
     if not name:
-        raise UserCodeError(f"{target!r} names no object. Write {place or 'module'}:name.")
-    return find_name(load_module(place), name, place)
+        raise UserCodeError(f"{target!r} names no object. Write {origin or 'module'}:name.")
+    return find_name(load_module(origin), name, origin)
 
 
-def find_name(module: ModuleType, name: str, place: str) -> object:
+def find_name(module: ModuleType, name: str, origin: str) -> object:
     """Return the object that a dotted name refers to in a module.
 
     Args:
         module: The module.
         name: The name of the object.
-        place: What to call the module in messages.
+        origin: What to call the module in messages.
 
     Raises:
         UserCodeError: If there is no such object.
     """
     found: object = module
     for part in name.split("."):
-        with user_code(f"Reading {name!r} of {place}"):
+        with user_code(f"Reading {name!r} of {origin}"):
             if not hasattr(found, part):
                 known = ", ".join(public_names(module)) or "nothing"
-                raise UserCodeError(f"{place} has no {name!r}. It has: {known[:200]}.")
+                raise UserCodeError(f"{origin} has no {name!r}. It has: {known[:200]}.")
             found = getattr(found, part)
     return found
 
@@ -85,25 +70,25 @@ def public_names(module: ModuleType) -> list[str]:
     return [name for name in dir(module) if not name.startswith("_")]
 
 
-def load_module(place: str) -> ModuleType:
+def load_module(origin: str) -> ModuleType:
     """Import a module by its name, or a Python file by its path. An unchanged file is run only once.
 
     Args:
-        place: ``package.module`` or a path that ends in ``.py``.
+        origin: ``package.module`` or a path that ends in ``.py``.
 
     Raises:
         UserCodeError: If there is no such module or file, or it fails while it is imported.
     """
-    if place.endswith(".py"):
-        return _load_file(Path(place))
-    with user_code(f"Importing {place}"), _first_on_path(Path.cwd()):
+    if origin.endswith(".py"):
+        return _load_file(Path(origin))
+    with user_code(f"Importing {origin}"), _first_on_path(Path.cwd()):
         try:
-            return importlib.import_module(place)
+            return importlib.import_module(origin)
         except ModuleNotFoundError as error:
-            if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+            if error.name is None or not f"{origin}.".startswith(f"{error.name}."):
                 raise
             raise UserCodeError(
-                f"There is no module {place!r} in {Path.cwd()} or among the installed packages."
+                f"There is no module {origin!r} in {Path.cwd()} or among the installed packages."
             ) from error
 
 

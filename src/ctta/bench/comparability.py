@@ -42,7 +42,7 @@ def comparable(spec: RunSpec, field: str) -> object:
         # Another seed draws other noise on the same images: that is a repetition, not another benchmark.
         return {k: v for k, v in spec.data.items() if k != "corruption_seed"}
     if field == "model":
-        # The file of the user's own model may also hold a method; the weights tell whether the model is the same.
+        # The file of the user's own model may also hold a method; the weights show whether the model is the same.
         return {k: v for k, v in spec.model.items() if k != "code"}
     if field == "corruptions":
         protocol = protocol_of(spec.protocol)

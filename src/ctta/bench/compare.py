@@ -9,7 +9,6 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from ctta.bench.comparability import MUST_MATCH, comparable, comparable_key, distinctions, missing
 from ctta.bench.defaults import recipe_named
@@ -18,6 +17,7 @@ from ctta.bench.record import Record, other_version
 from ctta.bench.scores import SeedScores
 from ctta.bench.spec import RunSpec
 from ctta.errors import UnlikeRuns
+from ctta.method_table import AFTER, AFTER_NOTE, after_mark
 
 #: Printed for the error of a domain that a row does not have.
 NONE = "–"
@@ -52,7 +52,7 @@ class Row:
         known = [size for size in sizes if size is not None]
         return statistics.fmean(known) if len(known) == len(sizes) else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The numbers of the row as a JSON object, without the records."""
         return {name: value for name, value in asdict(self).items() if name != "records"}
 
@@ -145,13 +145,15 @@ def label(record: Record) -> str:
 
 
 def label_of(spec: RunSpec, *, source_free: bool) -> str:
-    """The method as the paper writes it (^s: with source data), and the settings that differ from its recipe.
+    """The method as the paper writes it, and the settings that differ from its recipe.
+
+    ^s marks a method that was given source data, † one that predicts after using the batch.
 
     Args:
         spec: The specification of a run.
         source_free: Whether the method was given no source data.
     """
-    name = spec.method if source_free else f"{spec.method}^s"
+    name = f"{spec.method}{'' if source_free else '^s'}{after_mark(spec.method)}"
     return " ".join([name, *(f"{k}={v}" for k, v in sorted(own_settings(spec).items()))])
 
 
@@ -167,6 +169,8 @@ def own_settings(spec: RunSpec) -> dict[str, object]:
 
 def text_table(table: Sequence[Row], form: str = "text", *, mark: bool = True) -> str:
     """Write rows as a table; the lowest error of a column is bold, or has a star in plain text.
+
+    A note below the table, except in CSV, explains the mark of methods that predict after using the batch.
 
     Args:
         table: The rows.
@@ -187,7 +191,16 @@ def text_table(table: Sequence[Row], form: str = "text", *, mark: bool = True) -
         [bold.format(escape(cell)) if (i, j) in marked else escape(cell) for j, cell in enumerate(line)]
         for i, line in enumerate([head, *body])
     ]
-    return write(lines)
+    return write(lines) + (f"\n{escape(AFTER_NOTE)}\n" if any_after(table) else "")
+
+
+def any_after(table: Sequence[Row]) -> bool:
+    """Tell whether a row is of a method that predicts after using the batch.
+
+    Args:
+        table: The rows.
+    """
+    return any(row.label.split(" ")[0].endswith(AFTER) for row in table)
 
 
 def _lowest(body: Sequence[Sequence[str]], columns: int) -> set[tuple[int, int]]:

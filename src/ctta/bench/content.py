@@ -1,4 +1,4 @@
-"""Digests that tell data from other data: of every image and label, computed once and remembered."""
+"""Digests of every image and label, which identify the data of a run; computed once and cached."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _CHUNK = 1 << 26  # bytes hashed together
 
 
 def digest_of(images: Images, file: Path | None = None) -> str:
-    """What tells labelled images from others, whatever file they are in.
+    """Identify labelled images by their content, whatever file they are in.
 
     Args:
         images: The images.
-        file: The file they were read from; the digest is then remembered until it changes.
+        file: The file they were read from; the digest is then cached until the file changes.
     """
     if file is None:
         return _digest(images)
@@ -62,8 +62,8 @@ def _digest(images: Labelled) -> str:
     sha = hashlib.sha256()
     _, channels, height, width = first.shape
     if first.dtype != torch.uint8 or channels != 3 or height != width:
-        # Bytes alone do not tell 3 x 16 x 64 from 3 x 32 x 32. Square colour images, those of every published
-        # record, are told by their bytes.
+        # The bytes alone could be 3 x 16 x 64 or 3 x 32 x 32 pixels. Square colour images, which all published
+        # records have, are identified by their bytes only.
         sha.update(f"{first.dtype} {len(images)} {channels} {height} {width}\n".encode())
     count = max(1, _CHUNK // max(1, first.numel() * first.element_size()))
     for begin in range(0, len(images), count):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ctta.datasets import DATASETS, Dataset
 from ctta.errors import CttaError
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ctta.adapter import Adapter
 
 
-def recipe(cls: type[Adapter], data: str) -> dict[str, Any]:
+def recipe(cls: type[Adapter], data: str) -> dict[str, object]:
     """The arguments that the recipe of a method sets on a dataset.
 
     Args:
@@ -25,7 +25,7 @@ def recipe(cls: type[Adapter], data: str) -> dict[str, Any]:
     return _on(cls.recipes, cls.__name__.lower(), data)
 
 
-def recipe_named(method: str, data: str) -> dict[str, Any]:
+def recipe_named(method: str, data: str) -> dict[str, object]:
     """The same by the name of a method, without importing torch for the built-in ones.
 
     Args:
@@ -48,7 +48,7 @@ def batch_size(data: str) -> int:
     return Dataset.batch_size if dataset is None else dataset.batch_size
 
 
-def default_arguments(cls: type[Adapter], data: str) -> dict[str, Any]:
+def default_arguments(cls: type[Adapter], data: str) -> dict[str, object]:
     """Every argument of a method, with the recipe's value or else the constructor's default.
 
     Args:
@@ -58,7 +58,7 @@ def default_arguments(cls: type[Adapter], data: str) -> dict[str, Any]:
     return cls.arguments() | recipe(cls, data)
 
 
-def _on(recipes: Mapping[str, Mapping[str, Any]], method: str, data: str) -> dict[str, Any]:
+def _on(recipes: Mapping[str, Mapping[str, object]], method: str, data: str) -> dict[str, object]:
     dataset = _known(data)
     chosen = None if dataset is None else dataset.recipe
     if chosen is None:

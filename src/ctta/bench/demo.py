@@ -10,11 +10,12 @@ from pathlib import Path
 from ctta._system.device import choose_device
 from ctta.adapter import Adapter
 from ctta.bench.executors import Threads, run_tasks
-from ctta.bench.jobs import Job, build_adapter, open_stream, spec_of
-from ctta.bench.progress import ProgressDisplay
+from ctta.bench.prepare import build_adapter, open_stream, spec_of
+from ctta.bench.progress import ProgressDisplay, step_cost
 from ctta.bench.record import Record
 from ctta.bench.run import Run
 from ctta.bench.spec import RunSpec
+from ctta.bench.workload import Inputs, Procedure, Workload
 from ctta.corruptions import CORRUPTIONS
 from ctta.errors import ParameterError
 from ctta.nets.by_name import load_model
@@ -53,30 +54,22 @@ def prepare_demo(
     Raises:
         ParameterError: The last batch of a domain would be a single image.
     """
-    job = Job(
-        method="source",
-        stream="digits",
-        model="digits_resnet8",
-        corruptions=CORRUPTIONS[:domains],
-        severity=severity,
-        images=images,
-        batch_size=batch_size,
-        seed=seed,
-    )
+    inputs = Inputs("digits", "digits_resnet8", corruptions=CORRUPTIONS[:domains], images=images)
+    procedure = Procedure("source", severity=severity, batch_size=batch_size, seed=seed)
     once: dict[type[Adapter], str] = {}
     for name in names:
         once.setdefault(get_method(name), name)
-    jobs = [replace(job, method=name) for name in once.values()]
-    stream, data = open_stream(job, keep=True)
+    workloads = [Workload(replace(procedure, method=name), inputs) for name in once.values()]
+    stream, data = open_stream(Workload(procedure, inputs), keep=True)
     size = len(stream.segments[0].order)
     if batch_size > 1 and size % batch_size == 1:
         raise ParameterError(
             f"{size} images in batches of {batch_size} leave a last batch of one, which has no batch statistics. "
             "Choose another number of images or batch size."
         )
-    chosen, loaded = choose_device(device), load_model(job.model)
+    chosen, loaded = choose_device(device), load_model(inputs.model)
     model = loaded.classifier.to(chosen)
-    return stream.on(chosen), [(spec_of(job, loaded, stream, data), build_adapter(job, model)) for job in jobs]
+    return stream.on(chosen), [(spec_of(work, loaded, stream, data), build_adapter(work, model)) for work in workloads]
 
 
 def run_demo(
@@ -100,7 +93,7 @@ def run_demo(
         The records, in the order of the entries.
     """
     # The longest first, so that none is left to run alone at the end.
-    longest = sorted(entries, key=lambda entry: cost(entry[1]), reverse=True)
+    longest = sorted(entries, key=lambda entry: step_cost(entry[1]), reverse=True)
     runs = [_run(spec, adapter, stream, command) for spec, adapter in longest]
     # No run is long enough to need a checkpoint.
     records = run_tasks(Threads(), runs, folder, save_every=math.inf, progress=progress)
@@ -110,13 +103,3 @@ def run_demo(
 
 def _run(spec: RunSpec, adapter: Adapter, stream: Stream, command: str) -> Run:
     return Run(spec, lambda: adapter, adapter.student, stream, command=command, own_process=False)
-
-
-def cost(adapter: Adapter) -> int:
-    """The work of a step in forward passes; a backward pass takes about two.
-
-    Args:
-        adapter: The method.
-    """
-    forward, backward = adapter.passes
-    return forward + 2 * backward

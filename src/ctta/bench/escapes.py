@@ -11,6 +11,7 @@ _LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
+    "†": r"\textdagger{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
 # The mark of methods that were given source data, at the end of a word: dmse^s.

@@ -1,14 +1,13 @@
-"""The folder of a run: the names of its files, and how each of them is read, written and locked."""
+"""The folder of a run: the names of its files, and how each of them is read and written."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,7 +18,8 @@ from ctta.bench.record import FORMAT, READABLE, SCHEMA, Record
 from ctta.bench.record_checks import DIGEST, adds_up, digest_of, read_json, wrong_entry
 from ctta.bench.scores import Count
 from ctta.bench.steps import StepFacts, StepLog, line_of, log_of, numbered_steps, read_steps
-from ctta.errors import BadData, ConcurrentUse, MissingData
+from ctta.bench.unfinished import lock_file, remember_threads
+from ctta.errors import BadData, MissingData
 from ctta.version import __version__
 
 #: The step log that a run writes; published runs have it compressed.
@@ -32,14 +32,13 @@ _THREADS = "threads"
 _CHECKPOINT = re.compile(r"step-[0-9]{8,12}\.ctta")
 
 _CHECKPOINTS_KEPT = 2
-_MOST_THREADS = 4096
 
 
 @dataclass(frozen=True)
 class RunFolder:
     """The files of one run.
 
-    A finished run has its record and step log, and its adapted model if that was kept. A run that is under way also
+    A finished run has its record and step log, and its adapted model if that was kept. An unfinished run also
     has a lock, the number of threads it computes with, and its last checkpoints; a file that is being written has a
     temporary name beside it.
 
@@ -126,7 +125,7 @@ class RunFolder:
         except BadData:
             if not self.checkpoints():
                 raise
-            return None  # a run with checkpoints resumes, and writes its record anew
+            return None  # the run resumes from a checkpoint and writes its record again
         return record if record.complete else None
 
     def has_steps(self) -> bool:
@@ -215,40 +214,15 @@ class RunFolder:
         for path in self.checkpoints():
             path.unlink()
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Hold the folder.
 
         Raises:
             ConcurrentUse: Another process holds it.
         """
-        try:
-            import fcntl  # noqa: PLC0415, not on every platform
-        except ModuleNotFoundError:
-            yield
-            return
-        path = self.path / _LOCK
-        while True:
-            with path.open("w") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    raise ConcurrentUse(
-                        f"Another process is already working on this run ({self.path}). Wait for it, or use another "
-                        "--out."
-                    ) from None
-                # The previous holder may have deleted the file after we opened it; our lock would then guard nothing.
-                try:
-                    held = os.path.samestat(os.fstat(file.fileno()), path.stat())
-                except FileNotFoundError:
-                    continue
-                if held:
-                    yield
-                    path.unlink(missing_ok=True)
-                    return
+        return lock_file(self.path / _LOCK)
 
-    @contextmanager
-    def threads(self, now: int) -> Iterator[int]:
+    def threads(self, now: int) -> AbstractContextManager[int]:
         """The number of threads to compute with: the one before an interruption, because another one may change the
         last bits of sums. It is forgotten when the run has ended.
 
@@ -258,11 +232,7 @@ class RunFolder:
         Raises:
             BadData: The number is damaged.
         """
-        file = self.path / _THREADS
-        before = _read_threads(file) if self.checkpoints() and file.exists() else now
-        write_atomically(file, _threads_text(before).encode())
-        yield before
-        file.unlink(missing_ok=True)
+        return remember_threads(self.path / _THREADS, now, resume=bool(self.checkpoints()))
 
 
 def read_record(path: Path) -> Record:
@@ -332,23 +302,3 @@ def sync(file: TextIO) -> None:
     """
     file.flush()
     os.fsync(file.fileno())
-
-
-def _read_threads(file: Path) -> int:
-    try:
-        with file.open("rb") as content:
-            text = content.read(100).decode("ascii")
-        # Older versions wrote the number alone.
-        found = int(text if text.isdecimal() else text.split()[1])
-        if 1 <= found <= _MOST_THREADS and text in (str(found), _threads_text(found)):
-            return found
-    except (OSError, ValueError, IndexError):
-        pass
-    raise BadData(
-        f"{file} must hold the number of threads that the run began with, and is damaged. Delete {file.parent} to "
-        "make the run again, or write the number into it."
-    )
-
-
-def _threads_text(threads: int) -> str:
-    return f"threads {threads} {hashlib.sha256(str(threads).encode()).hexdigest()[:8]}\n"

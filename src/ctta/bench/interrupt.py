@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def stop_requests() -> Iterator[list[int]]:
-    """A list that receives the number of every signal that asks to stop.
+    """Give a list that receives the number of every stop signal.
 
     A run looks at it between two steps, so that it can save a checkpoint first. A second Ctrl-C stops at once; SIGTERM
     never does, because ending a group of processes may send it several times. Python handles signals in the main

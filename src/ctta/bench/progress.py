@@ -39,3 +39,13 @@ class ProgressDisplay(Protocol):
         Args:
             record: Its record.
         """
+
+
+def step_cost(adapter: Adapter) -> int:
+    """The work of a step in forward passes; a backward pass takes about two.
+
+    Args:
+        adapter: The method.
+    """
+    forward, backward = adapter.passes
+    return forward + 2 * backward

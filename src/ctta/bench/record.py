@@ -54,7 +54,7 @@ class Record:
         steps: Name of the file in the same folder with one JSON line per step.
         command: The command line that started the run.
         complete: Whether the stream has ended.
-        extra: Entries of the file that this version of ctta does not know.
+        extra: Unknown entries of the file, written by another version of ctta.
     """
 
     format: int = field(metadata=_text("version of this schema"))
@@ -138,7 +138,7 @@ def _major(text: str) -> str:
 
 
 def __getattr__(name: str) -> Any:
-    # These are in the module above this one, which knows the files of a run.
+    # These are in a module that imports this one.
     if name not in ("read_record", "read_records"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("ctta.bench.folder"), name)

@@ -94,7 +94,7 @@ class Run:
                     file.write(line_of(log))
                     if show is not None:
                         show(batch, log)
-                    # Only here, between two steps, is the adapter's state the one after a whole number of them.
+                    # Checkpoint only between two steps: here the adapter's state matches the step log.
                     if stop or time.monotonic() - saved >= save_every:
                         folder.save_checkpoint(adapter.save, len(steps), file)
                         folder.write_record(self._record(adapter, steps, complete=False))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-#: A JSON object that describes a model, data or a protocol: its "name" and whatever else tells it from others.
+#: A JSON object that describes a model, data or a protocol: its "name" and whatever else identifies it.
 Facts = Mapping[str, object]
 
 
@@ -31,7 +31,7 @@ class RunSpec:
         seed: Seed of the image order, the corruptions and the method.
         learn: Whether the method learns from the stream.
         source_data: Digest of the labelled source images that the method was given, if any.
-        extra: Fields of a record's specification that this version of ctta does not know.
+        extra: Unknown fields of a record's specification, written by another version of ctta.
     """
 
     method: str
@@ -89,7 +89,7 @@ class RunSpec:
 
     @property
     def address(self) -> str:
-        """Twenty hexadecimal digits that stand for the content."""
+        """The first twenty hexadecimal digits of a digest of the content."""
         return address_of(self.to_json())
 
 

@@ -14,6 +14,7 @@ from ctta.bench.record import Record
 from ctta.bench.spec import RunSpec
 from ctta.bench.steps import StepFacts
 from ctta.errors import MissingExtra
+from ctta.method_table import AFTER
 from ctta.streams.batch import Batch
 
 _FLUSH_SECONDS = 10
@@ -106,7 +107,8 @@ class Events:
 
 def _name(spec: RunSpec, *, source_free: bool) -> str:
     """The label of a run, its seed and the beginning of its address, as the name of a folder."""
-    words = re.sub(r"[^\w.=^-]+", "_", label_of(spec, source_free=source_free))
+    label = label_of(spec, source_free=source_free).replace(AFTER, "")
+    words = re.sub(r"[^\w.=^-]+", "_", label)
     return f"{words[:100]}_seed={spec.seed}_{spec.address[:8]}"
 
 

@@ -20,9 +20,11 @@ from ctta.cli.doctor import doctor
 from ctta.cli.fetch import fetch
 from ctta.cli.ls import ls
 from ctta.cli.ray_option import RayCommand
+from ctta.cli.replay import replay
 from ctta.cli.report import report
 from ctta.cli.reproduce import reproduce
 from ctta.cli.run import run
+from ctta.cli.serve import serve
 from ctta.errors import CttaError
 from ctta.version import __version__
 
@@ -41,14 +43,14 @@ class _Group(TyperGroup):
         """Run the command."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # the reader, such as `head`, has seen enough: click ends quietly
+            raise
         except (CttaError, OSError) as error:
             typer.echo(f"{type(error).__name__}: {error}", err=True)
             raise typer.Exit(1) from error
 
 
-app = typer.Typer(
-    cls=_Group, no_args_is_help=True, add_completion=False, help="Continual test-time adaptation for PyTorch."
-)
+app = typer.Typer(cls=_Group, no_args_is_help=True, help="Continual test-time adaptation for PyTorch.")
 app.command("demo")(demo)
 app.command("ls")(ls)
 app.command("run", cls=RayCommand)(run)
@@ -59,6 +61,8 @@ app.command("do")(do)
 app.command("doctor")(doctor)
 app.command("corrupt")(corrupt)
 app.command("fetch")(fetch)
+app.command("serve")(serve)
+app.command("replay")(replay)
 app.add_typer(train.app, name="train")
 
 

@@ -59,7 +59,7 @@ def corrupt(
     from ctta.cli.bar import parts_bar  # noqa: PLC0415 - ctta --help must not import torch
     from ctta.corruptions import CORRUPTIONS  # noqa: PLC0415
     from ctta.datasets.write.arrays import ArraySource  # noqa: PLC0415
-    from ctta.datasets.write.corrupt_dataset import Recipe, make_c  # noqa: PLC0415
+    from ctta.datasets.write.corrupt_dataset import Recipe, corrupt_dataset  # noqa: PLC0415
     from ctta.datasets.write.folders import FolderSource  # noqa: PLC0415
 
     recipe = Recipe(
@@ -74,7 +74,7 @@ def corrupt(
         else FolderSource(source, file_format=file_format.value, side=side)
     )
     with parts_bar(quiet=quiet) as progress:
-        made, kept = make_c(images, out, recipe, progress=progress)
+        made, kept = corrupt_dataset(images, out, recipe, progress=progress)
     result = {"out": str(out), "images": images.images, "made": made, "kept": kept}
     text = f"{out}: {len(made)} parts made, {len(kept)} already there and verified"
     typer.echo(json.dumps(result) if as_json else text)

@@ -10,8 +10,8 @@ import typer
 
 from ctta.cli import options
 from ctta.cli.command_line import command_line
+from ctta.cli.names import check_names
 from ctta.cli.options import parse_names
-from ctta.cli.run import check_names
 from ctta.registry import METHODS
 
 # All but CoTTA, whose 32 views of every image would make the demo take longer than two minutes.

@@ -11,8 +11,8 @@ import typer
 
 from ctta._system.imports import stdout_to_stderr
 from ctta.cli import options
+from ctta.cli.names import check_names
 from ctta.cli.options import parse_names
-from ctta.cli.run import check_names
 
 if TYPE_CHECKING:
     from torch import nn

@@ -1,10 +1,10 @@
-"""ctta ls: what there is."""
+"""ctta ls: list methods, streams, protocols, models and experiments."""
 
 from __future__ import annotations
 
 import json
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from ctta.errors import CttaError
 
 if TYPE_CHECKING:
     from ctta.nets.models import Model
+
+#: What a list shows: values by the name of their column.
+Rows = list[dict[str, object]]
 
 
 class What(str, Enum):
@@ -44,11 +47,11 @@ def ls(
     echo_rows(rows)
 
 
-def _methods() -> list[dict[str, Any]]:
+def _methods() -> Rows:
     from ctta.method_table import built_in, facts_of  # noqa: PLC0415
     from ctta.registry import BUILT_IN, METHODS  # noqa: PLC0415
 
-    rows = []
+    rows: Rows = []
     for entry in METHODS.entries():
         try:
             facts = built_in()[entry.name] if entry.origin == BUILT_IN else facts_of(entry.name, entry.load())
@@ -65,12 +68,12 @@ def _methods() -> list[dict[str, Any]]:
     return rows
 
 
-def _streams() -> list[dict[str, Any]]:
+def _streams() -> Rows:
     from ctta.corruption_names import CORRUPTIONS, HELD_OUT  # noqa: PLC0415
     from ctta.datasets import DATASETS  # noqa: PLC0415
     from ctta.registry import BUILT_IN  # noqa: PLC0415
 
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     for entry in DATASETS.entries():
         try:
             dataset = entry.load()
@@ -90,10 +93,10 @@ def _streams() -> list[dict[str, Any]]:
     return rows
 
 
-def _protocols() -> list[dict[str, Any]]:
+def _protocols() -> Rows:
     from ctta.protocol import PROTOCOLS  # noqa: PLC0415
 
-    rows = []
+    rows: Rows = []
     for entry in PROTOCOLS.entries():
         try:
             summary = entry.load().summary
@@ -103,11 +106,11 @@ def _protocols() -> list[dict[str, Any]]:
     return rows
 
 
-def _models() -> list[dict[str, Any]]:
+def _models() -> Rows:
     from ctta.nets.by_name import NAMES  # noqa: PLC0415
     from ctta.nets.models import Model  # noqa: PLC0415
 
-    rows = []
+    rows: Rows = []
     for entry in NAMES.entries():
         try:
             value = entry.load()
@@ -119,8 +122,8 @@ def _models() -> list[dict[str, Any]]:
     return rows
 
 
-def _model(model: Model | None, otherwise: str) -> dict[str, Any]:
-    """What there is to say of a model that has an entry in a table, or else one sentence."""
+def _model(model: Model | None, otherwise: str) -> dict[str, object]:
+    """The columns of a model; one without an entry in the table has only a sentence."""
     if model is None:
         return {"classes": "-", "pixels": "-", "mean": "-", "std": "-", "file": "-", "source": otherwise}
     return {
@@ -133,7 +136,7 @@ def _model(model: Model | None, otherwise: str) -> dict[str, Any]:
     }
 
 
-def _experiments() -> list[dict[str, Any]]:
+def _experiments() -> Rows:
     from ctta.cli.options import parse_seeds  # noqa: PLC0415
     from ctta.paper import EXPERIMENTS  # noqa: PLC0415
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,7 +54,7 @@ Side = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Resize the shorter side of your own image files to so many pixels and crop the central square.",
+        help="Resize the shorter side of your own image files to this many pixels and crop the central square.",
         show_default="as they are",
     ),
 ]
@@ -68,7 +69,7 @@ Tensorboard = Annotated[Path | None, typer.Option(help="Write TensorBoard events
 SaveEvery = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")]
 Device = Annotated[
     str | None,
-    typer.Option(help="Where to compute: cpu, cuda, cuda:1 or mps.", show_default="the fastest there is"),
+    typer.Option(help="Where to compute: cpu, cuda, cuda:1 or mps.", show_default="the fastest available"),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
 
@@ -122,13 +123,13 @@ def parse_numbers(given: Sequence[str], option: str) -> tuple[int, ...]:
         raise ParameterError(f"{option} takes integers separated by commas. Got {','.join(given)!r}.") from None
 
 
-def parse_settings(pairs: list[str]) -> dict[str, Any]:
+def parse_settings(pairs: list[str]) -> dict[str, object]:
     """Parse the values of --set into arguments of a method.
 
     Args:
         pairs: Texts of the form "name=value"; a value is a Python literal or a plain word.
     """
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
@@ -144,3 +145,19 @@ def _literal(text: str) -> Any:
             return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
+
+
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str, option: str) -> float:
+    """Parse a duration and return it in seconds.
+
+    Args:
+        text: A number with a unit, such as 20ms, 1.5s, 10m or 1h; or 0.
+        option: Name of the option, for errors.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*(ms|s|m|h)|0+", text.strip())
+    if found is None:
+        raise ParameterError(f"{option} takes a duration such as 20ms, 1.5s or 10m. Got {text!r}.")
+    return float(found[1]) * _UNITS[found[2]] if found[1] else 0.0

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ctta.adapter import Adapter
-from ctta.bench.demo import cost
 from ctta.bench.folder import RunFolder
+from ctta.bench.progress import step_cost
 from ctta.bench.record import Record
 from ctta.bench.steps import StepFacts
 from ctta.streams.batch import Batch
@@ -41,7 +41,7 @@ class Bars:
             # A batch can take long on a slow machine, and the time left is estimated from several.
             speed_estimate_period=60,
         )
-        work = sum(cost(adapter) for adapter in adapters) * steps
+        work = sum(step_cost(adapter) for adapter in adapters) * steps
         self.whole = self._add("all", work) if len(adapters) > 1 else None
 
     def add(self, adapter: Adapter, prefix: str = "") -> _Bar:
@@ -51,7 +51,7 @@ class Bars:
             adapter: Its method.
             prefix: Shown before the name of the method.
         """
-        return _Bar(self, self._add(prefix + type(adapter).__name__, self.steps), cost(adapter))
+        return _Bar(self, self._add(prefix + type(adapter).__name__, self.steps), step_cost(adapter))
 
     def _add(self, name: str, total: int) -> TaskID:
         return self.bars.add_task(name, total=total, domain="", error="", speed="")
@@ -93,7 +93,7 @@ class DemoDisplay:
 
     def __init__(self, adapters: Sequence[Adapter], steps: int, *, quiet: bool) -> None:
         self.bars = Bars(adapters, steps, quiet=quiet)
-        self.work = {type(adapter).__name__.lower(): cost(adapter) * steps for adapter in adapters}
+        self.work = {type(adapter).__name__.lower(): step_cost(adapter) * steps for adapter in adapters}
 
     def __enter__(self) -> DemoDisplay:
         self.bars.bars.start()

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ctta.cli import options
 from ctta.cli.command_line import command_line
+from ctta.cli.names import check_names
 from ctta.cli.options import parse_names, parse_seeds
-from ctta.cli.run import check_names, progress_display
 from ctta.datasets import locate
 from ctta.errors import UnknownStream
 from ctta.paper.numbers import SETTINGS
+
+if TYPE_CHECKING:
+    from ctta.paper.reproduce import Row
 
 
 def reproduce(
@@ -60,40 +64,45 @@ def reproduce(
     if dataset not in SETTINGS:
         dataset, data = _own_data(dataset, data)
     from ctta.bench.executors import run_jobs  # noqa: PLC0415
+    from ctta.bench.jobs import Inputs, RunOptions  # noqa: PLC0415
+    from ctta.cli.progress import RunsDisplay  # noqa: PLC0415
     from ctta.paper import experiment  # noqa: PLC0415 - ctta --help takes no torch
-    from ctta.paper.reproduce import Request, draw, notes, plan, rows  # noqa: PLC0415
+    from ctta.paper.reproduce import Request, draw, notes, plan, rows, setting_of  # noqa: PLC0415
     from ctta.plots.style import require_matplotlib  # noqa: PLC0415
 
     table = experiment(name)
     if table.drawings:
         require_matplotlib()
-    request = Request(
-        dataset=dataset,
-        data=data,
-        model=model,
+    setting = setting_of(dataset)
+    inputs = Inputs(
+        stream=setting.stream,
+        model=model or setting.backbone,
         weights=weights,
+        data=data,
         image_list=image_list,
         clean=clean,
         source_data=source_data,
-        methods=None if methods is None else frozenset(names),
         corruptions=None if corruptions is None else parse_names(corruptions),
         images=images,
+    )
+    request = Request(
+        dataset=dataset,
+        inputs=inputs,
+        methods=None if methods is None else frozenset(names),
         seeds=tuple(parse_seeds(seed or table.seeds)),
-        command=command_line(),
-        tensorboard=tensorboard,
-        device=device,
+        options=RunOptions(command=command_line(), tensorboard=tensorboard, device=device),
     )
     planned = plan(table, request)
     jobs = planned.jobs
-    progress = None if quiet else progress_display(len(jobs), workers, out, ray)
+    progress = None if quiet else RunsDisplay(len(jobs), out, here=workers == 1 and ray is None)
     records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     outcomes = planned.outcomes(records, out)
     found, remarks, figures = rows(outcomes), notes(planned, outcomes), draw(planned, outcomes, out)
     if as_json:
-        told = {"experiment": name, "dataset": dataset, "rows": found, "notes": remarks}
-        typer.echo(json.dumps(told | {"figures": [str(path) for path in figures]}, indent=1))
+        result = {"experiment": name, "dataset": dataset, "rows": [asdict(row) for row in found], "notes": remarks}
+        typer.echo(json.dumps(result | {"figures": [str(path) for path in figures]}, indent=1))
         return
-    typer.echo(f"{table.title}, {request.setting.name}, {request.net}: error, %")
+    typer.echo(f"{table.title}, {setting.name}, {inputs.model}: error, %")
     _echo(found)
     for remark in remarks:
         typer.echo(remark)
@@ -102,36 +111,36 @@ def reproduce(
 
 
 def _own_data(dataset: str, data: Path | None) -> tuple[str, Path | None]:
-    """Locate data that the paper does not use; a typo is answered with the names of the paper's data."""
+    """Locate data that the paper does not use; an unknown name raises an error with the names of the paper's data."""
     try:
         return locate(dataset, data)
     except UnknownStream:
         raise UnknownStream(dataset, SETTINGS) from None
 
 
-def _echo(rows: Sequence[dict[str, Any]]) -> None:
+def _echo(rows: Sequence[Row]) -> None:
     from ctta.cli.tables import echo_rows  # noqa: PLC0415 - ctta --help takes no rich tables
 
     echo_rows(
         [
             {
-                "row": row["row"],
-                "ours": _with_spread(row["ours"], row["spread"]),
-                "paper": _with_spread(row["paper"], row["paper_spread"]),
-                "difference": _signed(row["difference"]),
-                "seeds": row["seeds"],
+                "row": row.row,
+                "ours": _with_spread(row.ours, row.spread),
+                "paper": _with_spread(row.paper, row.paper_spread),
+                "difference": _signed(row.difference),
+                "seeds": row.seeds,
             }
             for row in rows
         ]
     )
-    if any(row["paper_domains"] for row in rows):
+    if any(row.paper_domains for row in rows):
         echo_rows([line for row in rows for line in _by_domain(row)])
 
 
-def _by_domain(row: dict[str, Any]) -> list[dict[str, Any]]:
+def _by_domain(row: Row) -> list[dict[str, str]]:
     """Three lines for a row of a table: ours, the paper's and the difference in every domain."""
-    ours, papers = row["domains"], row["paper_domains"]
-    lines = [{"row": row["row"], "": "ours"} | {_short(d): f"{ours[d]:.1f}" for d in ours}]
+    ours, papers = row.domains, row.paper_domains
+    lines = [{"row": row.row, "": "ours"} | {_short(d): f"{ours[d]:.1f}" for d in ours}]
     if papers:
         lines.append({"row": "", "": "paper"} | {_short(d): _with_spread(papers.get(d)) for d in ours})
         both = {d: ours[d] - papers[d] if d in papers else None for d in ours}

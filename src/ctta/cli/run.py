@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ctta.cli import options
 from ctta.cli.command_line import command_line
+from ctta.cli.names import check_names, default_model
 from ctta.cli.options import parse_names, parse_seeds, parse_settings
 from ctta.datasets import DATASETS, get_dataset, locate
-from ctta.errors import ParameterError
 from ctta.protocol import PROTOCOLS
-from ctta.registry import BUILT_IN, METHODS
-
-if TYPE_CHECKING:
-    from ctta.bench.progress import ProgressDisplay
-    from ctta.datasets import Dataset
+from ctta.registry import BUILT_IN
 
 
 class ImageOrder(str, Enum):
@@ -97,11 +92,17 @@ def run(
     model = model or default_model(dataset)
     from ctta.bench.executors import run_jobs  # noqa: PLC0415
     from ctta.bench.folder import RunFolder  # noqa: PLC0415
-    from ctta.bench.jobs import Job  # noqa: PLC0415 - help and typing errors need no torch
-    from ctta.cli.compare import echo_comparison  # noqa: PLC0415
+    from ctta.bench.jobs import (  # noqa: PLC0415 - help and typing errors need no torch
+        Inputs,
+        Job,
+        Procedure,
+        RunOptions,
+        Workload,
+    )
+    from ctta.cli.progress import RunsDisplay  # noqa: PLC0415
+    from ctta.cli.tables import echo_comparison  # noqa: PLC0415
 
-    job = Job(
-        method=method,
+    inputs = Inputs(
         stream=stream,
         model=model,
         weights=weights,
@@ -109,23 +110,24 @@ def run(
         image_list=image_list,
         clean=clean,
         source_data=source_data,
+        corruptions=None if corruptions is None else parse_names(corruptions),
+        images=images,
+        side=side,
+    )
+    procedure = Procedure(
+        method=method,
         settings=parse_settings(setting or []),
         protocol=protocol,
         times=times,
-        severity=severity,
-        corruptions=None if corruptions is None else parse_names(corruptions),
-        images=images,
-        batch_size=batch_size or dataset.batch_size,
-        learn=learn,
-        keep=keep,
-        command=command_line(),
-        tensorboard=tensorboard,
-        device=device,
         order=order.value,
-        side=side,
+        severity=severity,
+        batch_size=batch_size,
+        learn=learn,
     )
+    how = RunOptions(keep=keep, command=command_line(), tensorboard=tensorboard, device=device)
+    job = Job(Workload(procedure, inputs), how)
     jobs = [job.with_seed(number) for number in parse_seeds(seed)]
-    progress = None if quiet else progress_display(len(jobs), workers, out, ray)
+    progress = None if quiet else RunsDisplay(len(jobs), out, here=workers == 1 and ray is None)
     records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     if as_json:
         typer.echo(json.dumps([record.to_json() for record in records], indent=1))
@@ -133,29 +135,3 @@ def run(
     echo_comparison(records)
     for record in records:
         typer.echo(f"record {RunFolder(out / record.address).record_file}")
-
-
-def default_model(dataset: Dataset) -> str:
-    """Return the source model that a dataset uses if the user names none."""
-    if dataset.default_model is None:
-        known = (entry.load() for entry in DATASETS.entries(plugins=False))
-        bundled = [other.name for other in known if other.default_model is not None]
-        raise ParameterError(f"{dataset.name} needs --model; ctta has a bundled one for {' and '.join(bundled)} only.")
-    return dataset.default_model
-
-
-def check_names(methods: Sequence[str], model: str | None) -> None:
-    """Refuse unknown methods and models with the nearest known name, before torch is imported."""
-    from ctta.nets.by_name import check_name  # noqa: PLC0415
-
-    for name in methods:
-        METHODS.check(name)
-    if model is not None:
-        check_name(model)
-
-
-def progress_display(runs: int, workers: int, out: Path, ray: str | None) -> ProgressDisplay:
-    """The display for the progress of `runs` runs with records below `out`."""
-    from ctta.cli.progress import RunsDisplay  # noqa: PLC0415
-
-    return RunsDisplay(runs, out, here=workers == 1 and ray is None)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from ctta.method_table import AFTER, AFTER_NOTE, after_mark
 
 if TYPE_CHECKING:
     from ctta.bench.record import Record
@@ -38,7 +42,7 @@ def echo_errors(records: Sequence[Record]) -> None:
     lines["mean"] = [f"{record.mean:.1f}" for record in records]
     marked = {name: _marked(shown) for name, shown in lines.items()}
     speeds = [Text(f"{record.images_per_second:.0f}") for record in records]
-    names = [record.spec.method for record in records]
+    names = [record.spec.method + after_mark(record.spec.method) for record in records]
     width = Console().width if Console().is_terminal else None
     for part in _fitting(names, width):
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -49,6 +53,35 @@ def echo_errors(records: Sequence[Record]) -> None:
             table.add_row(name, *cells[part], end_section=name == list(marked)[-2])
         table.add_row("images/s", *speeds[part])
         _print(table)
+    if any(name.endswith(AFTER) for name in names):
+        Console().print(AFTER_NOTE, highlight=False)
+
+
+def echo_comparison(
+    records: Sequence[Record], *, form: str = "text", force: bool = False, as_json: bool = False
+) -> None:
+    """Print records as one table; warnings about rows that are not comparable go to stderr.
+
+    Args:
+        records: Run records.
+        form: "text", "markdown", "latex" or "csv".
+        force: Also print runs that are not comparable.
+        as_json: Print rows and differences as JSON instead.
+    """
+    from ctta.bench.compare import differences, other_versions, rows, text_table, unlike_seeds  # noqa: PLC0415
+
+    found = rows(records, force=force)
+    unlike = differences(records)
+    if as_json:
+        typer.echo(json.dumps({"rows": [row.to_json() for row in found], "unlike": unlike}, indent=1))
+        return
+    for fact, values in unlike.items():
+        typer.echo(f"NOT COMPARABLE: {fact} differs: {'; '.join(values)}", err=True)
+    if seeds := unlike_seeds(found):
+        typer.echo(f"OTHER SEEDS: the rows are not means over the same seeds: {'; '.join(seeds)}", err=True)
+    if versions := other_versions(records):
+        typer.echo(f"OTHER VERSION: another major version made some of these runs: {'; '.join(versions)}", err=True)
+    typer.echo(text_table(found, form, mark=not unlike), nl=False)
 
 
 def _marked(shown: list[str]) -> list[Text]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,27 +56,17 @@ def read_lines(file: Path, group: Any) -> list[Line]:
     return [line_of(table, group, f"{file}, [[do]] {number}") for number, table in enumerate(tables, start=1)]
 
 
-def line_of(table: dict[str, Any], group: Any, where: str) -> Line:
+def line_of(table: Mapping[str, object], group: Any, where: str) -> Line:
     """Convert a table to a command line.
 
     Args:
         table: The table, with the key ``command``.
         group: The command group of the program.
-        where: Where the table stands, for errors.
+        where: The position of the table, for errors.
     """
     command, path = _command(table.get("command"), group, where)
     known = _parameters(command)
-    given: dict[str, Any] = {}
-    for key, value in table.items():
-        name = key.replace("_", "-")
-        if name == "command":
-            continue
-        if name not in known:
-            raise UnknownKey(key, known)
-        if name in given:
-            raise BadData(f"{where} gives {name!r} twice.")
-        given[name] = value
-
+    given = _given(table, known, where)
     positional = [name for name, parameter in known.items() if parameter.param_type_name == "argument"]
     # Every positional argument before a given one is needed: click would shift the values otherwise.
     last = max((i + 1 for i, name in enumerate(positional) if name in given), default=0)
@@ -94,7 +85,22 @@ def line_of(table: dict[str, Any], group: Any, where: str) -> Line:
     return Line(command, path, (*options, "--", *words) if dashed else (*words, *options))
 
 
-def _command(words: Any, group: Any, where: str) -> tuple[Any, tuple[str, ...]]:
+def _given(table: Mapping[str, object], known: Mapping[str, Any], where: str) -> dict[str, object]:
+    """Return the values of a table by the names of the command's parameters."""
+    given: dict[str, object] = {}
+    for key, value in table.items():
+        name = key.replace("_", "-")
+        if name == "command":
+            continue
+        if name not in known:
+            raise UnknownKey(key, known)
+        if name in given:
+            raise BadData(f"{where} gives {name!r} twice.")
+        given[name] = value
+    return given
+
+
+def _command(words: object, group: Any, where: str) -> tuple[Any, tuple[str, ...]]:
     if not isinstance(words, str) or not words.split():
         raise BadData(f'{where} names no command. Add a line such as command = "run".')
     path = tuple(words.split())
@@ -125,7 +131,7 @@ def _parameters(command: Any) -> dict[str, Any]:
     return named
 
 
-def _option(option: Any, name: str, value: Any, where: str) -> list[str]:
+def _option(option: Any, name: str, value: object, where: str) -> list[str]:
     if option.is_flag:
         if not isinstance(value, bool):
             raise ParameterError(f"{where}: {name!r} must be true or false. Got {value!r}.")
@@ -136,7 +142,7 @@ def _option(option: Any, name: str, value: Any, where: str) -> list[str]:
     return words
 
 
-def _values(parameter: Any, name: str, value: Any, where: str) -> list[str]:
+def _values(parameter: Any, name: str, value: object, where: str) -> list[str]:
     if isinstance(value, bool):
         raise ParameterError(f"{where}: {name!r} needs a value. Got {str(value).lower()}.")
     if not isinstance(value, (list, dict)):
@@ -148,7 +154,7 @@ def _values(parameter: Any, name: str, value: Any, where: str) -> list[str]:
     return [_text(item, name, where) for item in value]
 
 
-def _text(value: Any, name: str, where: str) -> str:
+def _text(value: object, name: str, where: str) -> str:
     """Format a value for the command line, where --set parses Python literals."""
     if isinstance(value, str):
         return value

@@ -1,4 +1,4 @@
-"""Arrays in files: written whole or not at all, read with an error that says what is wrong."""
+"""Arrays in files: written atomically, and checked when they are read."""
 
 from __future__ import annotations
 

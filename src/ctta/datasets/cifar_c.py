@@ -1,10 +1,12 @@
-"""CIFAR-10-C, CIFAR-100-C and their like: one npy per corruption with the severities stacked, and labels.npy."""
+"""CIFAR-10-C, CIFAR-100-C and the like: one npy per corruption with the severities stacked, and labels.npy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from torch import Tensor
 
 from ctta._checks.sequences import names_of, numbers_of
 from ctta._system.digests import md5_of
@@ -97,20 +99,20 @@ def _stacked(
     corruptions, levels = names_of(corruptions, "corruptions"), numbers_of(severities, "severities")
     manifest = read_manifest(folder)
     if manifest is not None and verify:
-        raise BadData(f"{folder} was made by ctta corrupt ({NAME} says so): it is not the published data.")
+        raise BadData(f"{folder} was made by ctta corrupt (see {NAME}): it is not the published data.")
     stacked = SEVERITIES if manifest is None else stacked_severities(manifest, folder)
     hint = (
         layout.hint if layout is not None and manifest is None else "Run ctta corrupt again: it makes what is missing."
     )
     origin: Origin = "generated" if manifest is not None else "published" if verify else "unverified"
-    path = folder / "labels.npy"
-    y = read_npy(path, hint=hint)
-    labels = labels_of(y, path, count=y.shape[0] if y.ndim else 0, classes=None if layout is None else layout.classes)
-    if manifest is None and len(y) != 50_000:
-        raise BadData(f"{path} must be 50000 labels; got {len(y)}.")
-    if len(y) % len(stacked):
-        raise BadData(f"{path} must have as many labels at each of {len(stacked)} severities; got {len(y)}.")
-    each = len(y) // len(stacked)
+    labels = _labels(folder / "labels.npy", layout, hint)
+    if manifest is None and len(labels) != 50_000:
+        raise BadData(f"{folder / 'labels.npy'} must be 50000 labels; got {len(labels)}.")
+    if len(labels) % len(stacked):
+        raise BadData(
+            f"{folder / 'labels.npy'} must have as many labels at each of {len(stacked)} severities; got {len(labels)}."
+        )
+    each = len(labels) // len(stacked)
     if verify and layout is not None:
         for name in ("labels", *corruptions):
             _verify(folder / f"{name}.npy", layout.digests.get(name), hint)
@@ -119,7 +121,7 @@ def _stacked(
     for name in corruptions:
         path = folder / f"{name}.npy"
         x = read_npy(path, hint=hint)
-        same_shape(x, (len(y), *x.shape[1:]) if layout is None else (len(y), 32, 32, 3), path)
+        same_shape(x, (len(labels), *(x.shape[1:] if layout is None else (32, 32, 3))), path)
         for severity in levels:
             if severity not in stacked:
                 raise ParameterError(f"{folder} has the severities {', '.join(map(str, stacked))}. Got {severity}.")
@@ -128,6 +130,11 @@ def _stacked(
             images = Images(images_of(x[part], path), labels[part])
             domains.append(Domain(name, severity, images, origin, files=(path, *beside)))
     return domains
+
+
+def _labels(path: Path, layout: _Layout | None, hint: str) -> Tensor:
+    y = read_npy(path, hint=hint)
+    return labels_of(y, path, count=y.shape[0] if y.ndim else 0, classes=None if layout is None else layout.classes)
 
 
 def _verify(path: Path, published: str | None, hint: str) -> None:

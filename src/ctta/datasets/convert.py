@@ -1,4 +1,4 @@
-"""Turn what users have into image and label tensors: torch or numpy, channels first or last, lists of either."""
+"""Convert images and labels to tensors: from torch or numpy, channels first or last, or lists of either."""
 
 from __future__ import annotations
 

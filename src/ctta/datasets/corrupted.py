@@ -40,7 +40,7 @@ def corrupted(
     check_seed(seed)
     for name in names_of(corruptions, "corruptions"):
         for severity in levels:
-            constants(name, severity=severity, scale=scale)  # a wrong name is told now, not hours into the stream
+            constants(name, severity=severity, scale=scale)  # an unknown name fails now, not hours into the stream
             made = Corrupted(images, name, severity, seed=seed, scale=scale, keep=keep)
             domains.append(Domain(name, severity, made, "generated"))
     return domains

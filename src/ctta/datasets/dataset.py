@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which part of a dataset a run asks for.
+    """The part of a dataset that a run needs.
 
     Args:
         data: The file or folder of --data, or None.
@@ -59,13 +59,13 @@ class Wanted:
 class Dataset:
     """A dataset that `ctta run` can stream.
 
-    At least one of ``open`` and ``clean`` is needed. If both are given, ``clean`` is asked first.
+    At least one of ``open`` and ``clean`` is needed. If both are given, ``clean`` is called first.
 
     Args:
         name: Its name on the command line and in records.
-        open: Returns the domains that a run wants, in order.
-        clean: Returns clean images, which are then corrupted on the fly, or None if the run wants stored domains.
-        classes: The number of classes; None if only the data can tell.
+        open: Returns the domains that a run needs, in order.
+        clean: Returns clean images, which are then corrupted on the fly, or None if the run needs stored domains.
+        classes: The number of classes; None if it depends on the data.
         batch_size: Images per batch if the user does not say otherwise.
         recipe: The benchmark whose published arguments the methods use by default, such as "cifar10-c"; or the
             arguments themselves, by name of the method; or None for the defaults of the constructors.

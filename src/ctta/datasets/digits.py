@@ -1,4 +1,4 @@
-"""Real handwritten digits that come with scikit-learn, as 32 x 32 images: data without a download.
+"""The handwritten digits bundled with scikit-learn, as 32 x 32 images.
 
 The test part of the UCI "Optical Recognition of Handwritten Digits" set (Alpaydin & Kaynak 1998): 1,797 digits of
 8 x 8 cells, each with 0 to 16 inked pixels.
@@ -19,7 +19,7 @@ TRAIN = 897
 
 
 class Digits(NamedTuple):
-    """Digits to train on, and others to stream."""
+    """Training digits, and other digits to stream."""
 
     train: Images
     stream: Images

@@ -1,4 +1,4 @@
-"""Domain: labelled images from one place, read when they are needed."""
+"""Domain: labelled images from one distribution, read when they are needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Origin = Literal["published", "generated", "unverified"]
 
 
 class Labelled(Protocol):
-    """Images that can be taken by position: `Images` in memory, files, or corruptions made on the way."""
+    """Images that can be taken by position: `Images` in memory, files, or corruptions made on the fly."""
 
     @property
     def y(self) -> Tensor:
@@ -50,7 +50,7 @@ class Domain:
     images: Labelled
     origin: Origin = "unverified"
     files: tuple[Path, ...] = ()  # that hold the images and their labels, where they come from files
-    classes: int | None = None  # how many there are, where the names of folders tell
+    classes: int | None = None  # known if the folders are named after classes
 
     def __len__(self) -> int:
         return len(self.images)

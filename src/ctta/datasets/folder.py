@@ -51,12 +51,12 @@ def image_folder(
     for name in names:
         paths: list[Path] = []
         y: list[int] = []
-        for place in folders(root / name):
-            if place.name not in number:
-                raise BadData(f"{place} is not one of the {len(order)} classes.")
-            pictures = listed(place)
+        for inner in folders(root / name):
+            if inner.name not in number:
+                raise BadData(f"{inner} is not one of the {len(order)} classes.")
+            pictures = listed(inner)
             paths += pictures
-            y += [number[place.name]] * len(pictures)
+            y += [number[inner.name]] * len(pictures)
         if not paths:
             raise MissingData(f"The domain {name} in {root.absolute()} has no images in folders {name}/class.")
         found.append(Domain(printable(name), 0, Pictures(paths, y, prepare), files=tuple(paths), classes=len(order)))

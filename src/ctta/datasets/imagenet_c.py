@@ -53,56 +53,56 @@ def imagenet_c(
     given = None if synsets is None else names_of(synsets, "synsets")
     for name in names_of(corruptions, "corruptions"):
         for severity in levels:
-            place = _place(root, name, severity)
-            order = given if given is not None else _synsets(place)
-            paths, y = _files(place, order) if wanted is None else _chosen(place, order, wanted, Path(str(images)))
+            folder = _folder_of(root, name, severity)
+            order = given if given is not None else _synsets(folder)
+            paths, y = _files(folder, order) if wanted is None else _chosen(folder, order, wanted, Path(str(images)))
             pictures = Pictures(paths, y, exactly(side))
             domains.append(Domain(name, severity, pictures, origin, files=tuple(paths)))
     return domains
 
 
-def _place(root: Path, name: str, severity: int) -> Path:
+def _folder_of(root: Path, name: str, severity: int) -> Path:
     group = next((group for group, members in GROUPS.items() if name in members), "")
-    for place in (root / name / str(severity), root / group / name / str(severity)):
-        if place.is_dir():
-            return place
+    for folder in (root / name / str(severity), root / group / name / str(severity)):
+        if folder.is_dir():
+            return folder
     archive = f" It is in {group}.tar: ctta fetch imagenet-c-{group} --to {root}." if group else ""
     raise MissingData(f"{name}/{severity} is not in {root.absolute()}.{archive}")
 
 
-def _synsets(place: Path) -> tuple[str, ...]:
-    found = tuple(path.name for path in folders(place))
+def _synsets(folder: Path) -> tuple[str, ...]:
+    found = tuple(path.name for path in folders(folder))
     if len(found) != CLASSES:
         raise BadData(
-            f"{place} must hold {CLASSES} synset folders, whose order is the class; got {len(found)}. "
+            f"{folder} must hold {CLASSES} synset folders, whose order is the class; got {len(found)}. "
             "Give the order with synsets=[...] for a part of the classes. For images of your own, name their folder "
             "as the stream: ctta run METHOD FOLDER."
         )
     return found
 
 
-def _files(place: Path, order: Sequence[str]) -> tuple[list[Path], list[int]]:
+def _files(folder: Path, order: Sequence[str]) -> tuple[list[Path], list[int]]:
     paths: list[Path] = []
     y: list[int] = []
     for index, synset in enumerate(order):
-        found = listed(place / synset) if (place / synset).is_dir() else []
+        found = listed(folder / synset) if (folder / synset).is_dir() else []
         paths += found
         y += [index] * len(found)
     if not paths:
-        raise MissingData(f"{place} holds no images in the folders {order[0]} to {order[-1]}.")
+        raise MissingData(f"{folder} holds no images in the folders {order[0]} to {order[-1]}.")
     return paths, y
 
 
-def _chosen(place: Path, order: Sequence[str], wanted: list[str], source: Path) -> tuple[list[Path], list[int]]:
+def _chosen(folder: Path, order: Sequence[str], wanted: list[str], source: Path) -> tuple[list[Path], list[int]]:
     index = {synset: i for i, synset in enumerate(order)}
     unknown = [line for line in wanted if line.partition("/")[0] not in index]
     if unknown:
-        raise BadData(f"{source} names {unknown[0]}, whose synset is not among the {len(order)} of {place}.")
-    paths = [place / line for line in wanted]
+        raise BadData(f"{source} names {unknown[0]}, whose synset is not among the {len(order)} of {folder}.")
+    paths = [folder / line for line in wanted]
     missing = [path for path in paths if not is_file(path)]
     if missing:
         raise MissingData(
-            f"{len(missing)} of the {len(paths)} images of {source} are not in {place}: {missing[0].name}, ..."
+            f"{len(missing)} of the {len(paths)} images of {source} are not in {folder}: {missing[0].name}, ..."
         )
     return paths, [index[line.partition("/")[0]] for line in wanted]
 

@@ -1,4 +1,4 @@
-"""The note that `ctta corrupt` leaves beside what it makes, so that nobody takes it for the published files."""
+"""The manifest of a folder that `ctta corrupt` wrote, which distinguishes it from published files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Download published datasets. This is the only code in ctta that uses the network.
 
-`plan` tells what would be downloaded, from where, and how to do it by hand; `fetch` downloads; `check` verifies a local
+`plan` shows what would be downloaded, from where, and how to do it by hand; `fetch` downloads; `check` verifies a local
 copy.
 """
 

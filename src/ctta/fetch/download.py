@@ -137,7 +137,7 @@ def _continues(response: http.client.HTTPResponse, begin: int) -> bool:
 def _refuse_page(response: http.client.HTTPResponse, start: bytes, url: str) -> None:
     what = "an HTML page" if response.headers.get_content_type() == "text/html" else start and foreign(start)
     if what:
-        raise BadData(f"{url} answered with {what} instead of the file: the host may ask for a confirmation.")
+        raise BadData(f"{url} returned {what} instead of the file: the host may ask for a confirmation.")
 
 
 def _check_disk_space(part: Path, begin: int, total: int | None) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ctta._adapter.state import OptionalState
+from ctta.batch_norm import normalise_exactly, take_back
 from ctta.errors import ImageShape
 from ctta.norms import batch_norms
+from ctta.statistics import Moments
 
 
 class RobustBN(nn.Module):
@@ -38,34 +42,63 @@ class RobustBN(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise with the stored statistics; while updating, with new ones, through which gradients flow."""
-        mean, var = self.mean, self.var
         if self.updating:
-            batch_var, batch_mean = torch.var_mean(x, dim=[0, *range(2, x.dim())], unbiased=False)
-            mean = (1 - self.alpha) * mean + self.alpha * batch_mean
-            var = (1 - self.alpha) * var + self.alpha * batch_var
-            self.mean, self.var = mean.detach(), var.detach()
-        shape = (1, -1, *[1] * (x.dim() - 2))
-        scale = self.weight.to(mean.dtype) * (var + self.eps).rsqrt()
-        return x * scale.view(shape) + (self.bias - mean * scale).view(shape)
+            return normalise_exactly(x, self._update, self.weight, self.bias, self.eps)
+        return F.batch_norm(x, self.mean, self.var, self.weight, self.bias, training=False, eps=self.eps)
+
+    def _update(self, batch: Moments) -> Moments:
+        return _moved(self, batch)
 
 
-def replace_batch_norms(module: nn.Module, alpha: float) -> list[RobustBN]:
-    """Replace every affine batch norm with source statistics by a RobustBN.
+def _moved(layer: Any, batch: Moments) -> Moments:
+    """Move a layer's statistics towards those of the batch."""
+    new = Moments(layer.mean, layer.var).towards(batch, layer.alpha)
+    layer.mean, layer.var = new.mean.detach(), new.var.detach()
+    return new
+
+
+def _make_robust(layer: _BatchNorm, alpha: float) -> None:
+    """Give a batch norm of another library, such as one with an activation inside, the statistics of a RobustBN."""
+    assert layer.running_mean is not None and layer.running_var is not None
+    layer.register_buffer("mean", layer.running_mean.clone())
+    layer.register_buffer("var", layer.running_var.clone())
+    layer.running_mean = layer.running_var = layer.num_batches_tracked = None
+    vars(layer).update(alpha=alpha, updating=False)
+    layer.register_forward_pre_hook(_lend)
+    layer.register_forward_hook(take_back)
+
+
+def _lend(layer: Any, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    x, *rest = args
+    if not layer.updating:
+        layer.running_mean, layer.running_var = layer.mean, layer.var
+        return args
+    # Gradients flow through statistics only outside the layer, which then gets normalised values.
+    layer.running_mean, layer.running_var = torch.zeros_like(layer.mean), torch.ones_like(layer.var) - layer.eps
+    return (normalise_exactly(x, lambda batch: _moved(layer, batch), None, None, layer.eps), *rest)
+
+
+def replace_batch_norms(module: nn.Module, alpha: float) -> list[nn.Module]:
+    """Make every affine batch norm with source statistics a RobustBN, or like one if its class is not torch's.
 
     Args:
         module: The network, changed in place.
         alpha: The share of the batch in each update of the statistics.
 
     Returns:
-        The new layers.
+        The layers.
     """
     wanted = {id(layer) for layer in batch_norms(module) if layer.affine and layer.running_mean is not None}
-    made = []
+    made: list[nn.Module] = []
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
             if id(child) in wanted and isinstance(child, _BatchNorm):
-                layer = RobustBN(child, alpha)
-                setattr(parent, name, layer)
+                layer: nn.Module = child
+                if type(child).forward is _BatchNorm.forward:
+                    layer = RobustBN(child, alpha)
+                    setattr(parent, name, layer)
+                elif "updating" not in vars(child):  # not yet met as a child of another module
+                    _make_robust(child, alpha)
                 made.append(layer)
     return made
 
@@ -77,11 +110,12 @@ class updating:  # noqa: N801, used as a context manager
     collected, on a later state.
 
     Args:
-        modules: Networks whose RobustBN layers are updated.
+        modules: Networks whose layers are updated.
     """
 
     def __init__(self, *modules: nn.Module) -> None:
-        self._layers = [layer for module in modules for layer in module.modules() if isinstance(layer, RobustBN)]
+        found = [layer for module in modules for layer in module.modules() if "updating" in vars(layer)]
+        self._layers: list[Any] = found
         self._before = [(layer.mean, layer.var) for layer in self._layers]
 
     def __enter__(self) -> None:
@@ -131,7 +165,7 @@ class Memory(OptionalState):
         """
         if self.images is not None and self.images.shape[1:] != x.shape[1:]:
             raise ImageShape(
-                f"RoTTA learns from a memory of images of one size; it holds {tuple(self.images.shape[1:])} and got "
+                f"The memory takes images of one size; it holds {tuple(self.images.shape[1:])} and got "
                 f"{tuple(x.shape[1:])}. Resize them, or reset() the adapter."
             )
 

@@ -6,17 +6,17 @@ Nado et al., "Evaluating prediction-time batch normalization for robustness unde
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ctta.adapter import Adapter, Step
-from ctta.errors import NothingToTrain
-from ctta.norms import batch_norms, use_batch_statistics
+from ctta.errors import NothingToTrain, ParameterError
+from ctta.norms import batch_norms, choose_statistics, use_batch_statistics
 from ctta.options import AnswerOptions, check_bounds
 from ctta.registry import register
+from ctta.statistics import Moments, Seen, Share
 
 
 @register
@@ -29,8 +29,9 @@ class BN(Adapter):
         model: The source model, or a `Classifier` around it.
         alpha: The weight of the batch: a layer normalises with alpha * batch + (1 - alpha) * source statistics. Keep 1
             for batches of about 50 images or more. Lower it, say to 0.1, if batches are small or hold few classes. At
-            0 the prediction is that of `Source`.
-        options: ``window``, ``precision`` and ``invalid``; see `Adapter`.
+            0 the prediction is that of `Source`. As published it takes the unbiased variance of the batch, which is
+            all that tells it from ``statistics="share:0.4"``; the other choices of ``statistics`` need ``alpha=1``.
+        options: ``window``, ``precision``, ``invalid`` and ``statistics``; see `Adapter`.
 
     Example:
         >>> import torch, ctta
@@ -47,18 +48,18 @@ class BN(Adapter):
         super().__init__(model, **options)
         self.alpha = alpha
         check_bounds(self, alpha=(0, 1))
-        layers = batch_norms(self.student)
-        if not layers:
+        if not batch_norms(self.student):
             raise NothingToTrain(
                 f"BN replaces the statistics of batch norms; {type(self.student.model).__name__} has none. "
                 "Use a method that adapts parameters, such as tent or dmse."
             )
-        use_batch_statistics(self.student)
         if alpha < 1:
-            for layer in (layer for layer in layers if hasattr(layer, "source_mean")):
-                layer.momentum = alpha
-                layer.register_forward_pre_hook(_blend)
-                layer.register_forward_hook(_unblend)
+            if self.statistics != "batch":
+                raise ParameterError(
+                    f"BN blends by 'alpha' or by 'statistics', not by both. Got {alpha} and {self.statistics}."
+                )
+            choose_statistics(self.student, _UnbiasedShare(alpha))
+        use_batch_statistics(self.student)
         self.begin(())
 
     def adapt(self, x: Tensor) -> Step:
@@ -66,16 +67,10 @@ class BN(Adapter):
         return Step(self.student(x).detach())
 
 
-@torch.no_grad()
-def _blend(layer: Any, args: tuple[Tensor, ...]) -> None:
-    """Give the layer blended statistics for one pass; those of the batch have the unbiased variance."""
-    x = args[0].transpose(0, 1).flatten(1)  # (channels, values)
-    layer.running_mean, layer.running_var = layer.source_mean, layer.source_var
-    if x.shape[1] > 1:  # a single value has no variance
-        var, mean = torch.var_mean(x.to(layer.source_mean.dtype), dim=1)
-        layer.running_mean = layer.source_mean.lerp(mean, layer.momentum)
-        layer.running_var = layer.source_var.lerp(var, layer.momentum)
+@dataclass(frozen=True)
+class _UnbiasedShare(Share):
+    """A fixed share of the batch, with its unbiased variance."""
 
-
-def _unblend(layer: Any, args: tuple[Tensor, ...], output: Tensor) -> None:
-    layer.running_mean = layer.running_var = None
+    def blend(self, seen: Seen) -> Moments:
+        mean, var = seen.batch
+        return seen.source.towards(Moments(mean, var * seen.values / (seen.values - 1)), self.of_batch)

@@ -5,24 +5,23 @@ Wang et al., "Continual test-time domain adaptation", CVPR 2022.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Learning, Step
+from ctta.adapter import Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import cross_entropy, symmetric_cross_entropy
+from ctta.methods._restore import RestoresRandomly
 from ctta.norms import use_batch_statistics, weights_and_biases
 from ctta.options import SharedOptions, check_bounds
 from ctta.recipes import per_dataset
 from ctta.registry import register
-from ctta.teacher import assign_at_, ema_, frozen_copy
+from ctta.teacher import ema_, frozen_copy
 
 
 @register
-class CoTTA(Adapter):
+class CoTTA(RestoresRandomly):
     """Learn from a slowly averaged teacher, and randomly restore some weights to the source.
 
     CoTTA keeps three networks: a student that learns, a teacher that is a slow moving average of it, and the frozen
@@ -92,15 +91,22 @@ class CoTTA(Adapter):
         """Predict, learn, update the teacher and restore weights, in the order of Alg. 1."""
         target, augmented = self.pseudo_label(x)  # Eqs. 3, 4
         yield target
-        logits = self.student(x)
-        if self.symmetric:
-            loss = 0.5 * symmetric_cross_entropy(logits, target).mean()
-        else:
-            loss = cross_entropy(logits, target).mean()  # Eq. 5
+        loss = self.consistency(self.student(x), target)
         self.descend(loss)
         ema_(self.teacher, self.student, self.alpha)  # Eq. 2
         self.restore_randomly()
         return Step(target, loss.item(), {"augmented": float(augmented)})
+
+    def consistency(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the cross-entropy with the teacher (Eq. 5), or the symmetric one, averaged over the batch.
+
+        Args:
+            logits: The student's logits (N, C).
+            target: The teacher's logits (N, C).
+        """
+        if self.symmetric:
+            return 0.5 * symmetric_cross_entropy(logits, target).mean()
+        return cross_entropy(logits, target).mean()
 
     def answer(self, x: Tensor) -> Tensor:
         """Predict with the teacher, averaged over views if the source is not confident."""
@@ -121,39 +127,3 @@ class CoTTA(Adapter):
         for _ in range(self.views - 1):
             total = total + self.teacher(self.view(x, self.generator))
         return total / self.views, True
-
-    @torch.no_grad()
-    def restore_randomly(self) -> None:
-        """Eqs. 7 and 8: restore each weight of the student to the source with probability restore_p."""
-        for parameter, source in zip(self.trained, self.source_of_trained(), strict=True):
-            assign_at_(parameter, source, self.chosen(parameter))
-
-    def chosen(self, parameter: Tensor) -> Tensor:
-        """Draw the entries of a parameter to restore, as positions in row-major order.
-
-        Args:
-            parameter: A parameter of the student.
-        """
-        return successes(parameter.numel(), self.restore_p, self.generator)
-
-
-def successes(trials: int, p: float, generator: torch.Generator) -> Tensor:
-    """Draw which of a number of independent trials succeed.
-
-    The gaps between successes are drawn, which takes one random number per success instead of one per trial.
-    Differs from the authors' code, which draws a number for every weight.
-
-    Args:
-        trials: The number of trials.
-        p: The probability of success.
-        generator: Draws the gaps.
-
-    Returns:
-        The indices of the successful trials, in increasing order.
-    """
-    if not 0 < p < 1:
-        return torch.arange(trials if p == 1 else 0)
-    expected = trials * p
-    enough = math.ceil(expected + 10 * math.sqrt(expected) + 10)  # ten standard deviations
-    at = torch.empty(enough, dtype=torch.float64).geometric_(p, generator=generator).cumsum(0) - 1
-    return at[at < trials].long()

@@ -19,12 +19,15 @@ from ctta._adapter.layout import safe_layout
 from ctta.adapter import Adapter, Learning, Step
 from ctta.classifier import Classifier
 from ctta.errors import DataError, ParameterError
-from ctta.functional import entropy
+from ctta.methods._entropy_loss import EntropyLoss, entropy_loss
+from ctta.methods._tensors import flat
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.prototypes import source_images
 from ctta.recipes import per_dataset
 from ctta.registry import register
+
+__all__ = ["EATA", "fisher_from_source"]
 
 
 @register
@@ -45,6 +48,11 @@ class EATA(Adapter):
             data is needed.
         fisher_alpha: Weight of the penalty that keeps parameters near the source. It has an effect only with
             ``fisher``.
+        loss: What is minimised: "entropy", or "come", the entropy of an opinion that has an extra uncertain part. With
+            "come" the network is not driven to full confidence in images that it does not know. Samples are
+            then selected and weighted by it too.
+        come_mass: The mass K of that uncertain part; it has an effect only with ``loss="come"``. None takes the number
+            of classes, as in the paper; the authors' code has 1000.
         shared: Options that every method takes; see `Adapter`.
 
     Example:
@@ -75,12 +83,17 @@ class EATA(Adapter):
         d_margin: float = 0.05,
         fisher: Tensor | None = None,
         fisher_alpha: float = 2000.0,
+        loss: EntropyLoss = "entropy",
+        come_mass: float | None = None,
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **with_defaults(self.defaults, shared))
         self.e_margin = e_margin
         self.d_margin = d_margin
         self.fisher_alpha = fisher_alpha
+        self.loss = loss
+        self.come_mass = come_mass
+        self._entropy = entropy_loss(self)
         check_bounds(self, e_margin=(0, 1), d_margin=(0, 1), fisher_alpha=(0, math.inf))
         use_batch_statistics(self.student)
         trained = norm_affine(self.student)
@@ -97,31 +110,52 @@ class EATA(Adapter):
     def adapt(self, x: Tensor) -> Learning:
         """Predict, then take one step on the selected samples, if there are any."""
         logits = self.student(x)
-        h = entropy(logits)
+        h = self._entropy(logits)
         self.require_finite(h.detach().sum())
         yield logits.detach()
-        p = logits.detach().softmax(1)
         e_0 = self.e_margin * math.log(logits.shape[1])
-        keep = h.detach() < e_0  # reliable: Eq. 3
-        if self.p_bar is not None:
-            keep &= F.cosine_similarity(self.p_bar.unsqueeze(0), p).abs() < self.d_margin  # not redundant: Eq. 5
-        kept = int(keep.sum())
-        if kept == 0:
+        reliable = h.detach() < e_0  # Eq. 3
+        keep, p_bar = select(logits.detach(), reliable, self.p_bar, self.d_margin)
+        if not keep.any():
             return Step(logits.detach(), None, {"kept": 0.0})
-        kept_h = h[keep]
-        loss = (kept_h * (e_0 - kept_h.detach()).exp()).mean() + self.forgetting()  # Eqs. 2, 8
+        loss = weighted_entropy(h[keep], e_0) + self.forgetting()  # Eqs. 2, 8
         self.descend(loss)
-        mean = p[keep].mean(0)
-        self.p_bar = mean if self.p_bar is None else 0.9 * self.p_bar + 0.1 * mean  # Eq. 4
-        return Step(logits.detach(), loss.item(), {"kept": float(kept), "entropy": h.mean().item()})
+        self.p_bar = p_bar
+        return Step(logits.detach(), loss.item(), {"kept": float(keep.sum()), "entropy": h.mean().item()})
 
     def forgetting(self) -> Tensor:
         """Return the penalty fisher_alpha sum_i F_i (theta_i - theta_i^source)^2 (Eq. 8), which is 0 for ETA."""
         fisher = self.fisher
         if not isinstance(fisher, Tensor):
             return torch.zeros((), device=self.trained[0].device)
-        shift = _flat(self.trained) - _flat(self.source_of_trained())
+        shift = flat(self.trained) - flat(self.source_of_trained())
         return self.fisher_alpha * (fisher * shift**2).sum()
+
+
+def select(logits: Tensor, reliable: Tensor, p_bar: Tensor | None, d_margin: float) -> tuple[Tensor, Tensor | None]:
+    """Return which samples are reliable and not redundant (N,), and the mean prediction with them added (C,).
+
+    Args:
+        logits: Logits (N, C), detached.
+        reliable: Which samples have an entropy below E_0 (N,).
+        p_bar: The mean prediction so far (C,), or None before the first kept sample.
+        d_margin: A sample is redundant if its cosine with the mean prediction reaches this value.
+    """
+    p = logits.softmax(1)
+    if p_bar is None:
+        return reliable, p[reliable].mean(0) if reliable.any() else None
+    keep = reliable & (F.cosine_similarity(p_bar.unsqueeze(0), p).abs() < d_margin)  # Eq. 5
+    return keep, 0.9 * p_bar + 0.1 * p[keep].mean(0) if keep.any() else p_bar  # Eq. 4
+
+
+def weighted_entropy(h: Tensor, e_0: float) -> Tensor:
+    """Return the mean entropy of samples, weighted by exp(E_0 - H) (Eq. 2): scalar.
+
+    Args:
+        h: Their entropies (N,).
+        e_0: E_0 in nats.
+    """
+    return (h * (e_0 - h.detach()).exp()).mean()
 
 
 @torch.enable_grad()
@@ -159,19 +193,15 @@ def fisher_from_source(model: nn.Module, loader: Iterable[Any], *, most: int = 2
         raise DataError("Fisher weights need a model with normalisation layers and at least one source image.")
     for parameter in parameters:
         parameter.requires_grad_(True)
-    total, batches, seen = torch.zeros_like(_flat(parameters)).detach(), 0, 0
+    total, batches, seen = torch.zeros_like(flat(parameters)).detach(), 0, 0
     for batch in loader:
         x = source_images(batch)[: most - seen]
         logits = source(x.to(parameters[0]).to(memory_format=layout))
         loss = F.cross_entropy(logits, logits.detach().argmax(1))
-        total += _flat(torch.autograd.grad(loss, parameters, materialize_grads=True)) ** 2
+        total += flat(torch.autograd.grad(loss, parameters, materialize_grads=True)) ** 2
         batches, seen = batches + 1, seen + len(x)
         if seen >= most:
             break
     if batches == 0:
         raise DataError("Fisher weights need at least one batch of source images; the loader gave none.")
     return total / batches
-
-
-def _flat(tensors: Iterable[Tensor]) -> Tensor:
-    return torch.cat([t.flatten() for t in tensors])

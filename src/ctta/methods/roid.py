@@ -15,6 +15,7 @@ from typing_extensions import Unpack
 
 from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView, View
+from ctta.classifier import Classifier
 from ctta.functional import entropy, symmetric_cross_entropy
 from ctta.norms import norm_affine, source_statistics_where_single, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds
@@ -87,20 +88,12 @@ class ROID(Adapter):
         self.require_finite(p.sum())
         yield self.combine(logits.detach())
         p_bar = torch.full_like(p[0], 1 / p.shape[1]) if self.p_bar is None else self.p_bar
-        diverse = _minmax(1 - F.cosine_similarity(p_bar.unsqueeze(0), p))
-        certain = _minmax(-entropy(logits.detach()))
-        keep = diverse >= diverse.mean()
-        weight = (diverse * certain / self.temperature).exp()[keep]
-
-        with source_statistics_where_single(self.student):
-            logits_aug = self.student(self.view(x[keep], self.generator))
-        # As published, the target of the consistency term is not detached.
-        consistency = 0.5 * symmetric_cross_entropy(logits_aug, logits[keep])
-        loss = (weight * (soft_likelihood_ratio(logits[keep]) + consistency)).sum() / (self.batch_size or len(x))
+        keep, weight = sample_weights(logits.detach(), p_bar, self.temperature)
+        total = weighted_loss(self.student, logits[keep], self.view(x[keep], self.generator), weight)
+        loss = total / (self.batch_size or len(x))
         self.descend(loss)
         self.p_bar = self.momentum_probs * p_bar + (1 - self.momentum_probs) * p.mean(0)
-        self.return_to_source()
-        return Step(self.combine(logits.detach()), loss.item(), {"kept": float(keep.sum())})
+        return Step(self.combine(logits.detach()), loss.item(), {"kept": float(keep.sum()), **self.return_to_source()})
 
     @staticmethod
     def combine(*logits: Tensor) -> Tensor:
@@ -108,9 +101,39 @@ class ROID(Adapter):
         return correct_prior(logits[0])
 
     @torch.no_grad()
-    def return_to_source(self) -> None:
-        """Weight ensembling: theta <- m theta + (1 - m) theta_source for every trained parameter."""
+    def return_to_source(self) -> dict[str, float]:
+        """Weight ensembling: theta <- m theta + (1 - m) theta_source for what is trained. Return numbers to log."""
         torch._foreach_lerp_(list[Tensor](self.trained), self.source_of_trained(), 1 - self.momentum_source)
+        return {}
+
+
+def sample_weights(logits: Tensor, p_bar: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Return which samples are diverse (N,), and weights that grow with their diversity and certainty (kept,).
+
+    Args:
+        logits: Logits (N, C), detached.
+        p_bar: The mean prediction so far (C,).
+        temperature: Temperature of the weights.
+    """
+    diverse = _minmax(1 - F.cosine_similarity(p_bar.unsqueeze(0), logits.softmax(1)))
+    certain = _minmax(-entropy(logits))
+    keep = diverse >= diverse.mean()
+    return keep, (diverse * certain / temperature).exp()[keep]
+
+
+def weighted_loss(student: Classifier, logits: Tensor, view: Tensor, weight: Tensor) -> Tensor:
+    """Return the weighted sum of the soft likelihood ratio and the consistency with an augmented view: scalar.
+
+    Args:
+        student: The network.
+        logits: Logits (N, C). As published, they are not detached as the target of the consistency term.
+        view: The augmented images (N, C, H, W), which the network normalises among themselves.
+        weight: The weights (N,).
+    """
+    with source_statistics_where_single(student):
+        logits_aug = student(view)
+    consistency = 0.5 * symmetric_cross_entropy(logits_aug, logits)
+    return (weight * (soft_likelihood_ratio(logits) + consistency)).sum()
 
 
 def soft_likelihood_ratio(logits: Tensor) -> Tensor:

@@ -84,8 +84,10 @@ class RoTTA(Adapter):
         layers = replace_batch_norms(self.student, alpha)
         self.require_trainable(layers)
         self.teacher = frozen_copy(self.student)
-        self.memory = Memory(memory_size, lambda_t=lambda_t, lambda_u=lambda_u).to(layers[0].mean.device)
-        self.begin(p for layer in layers for p in layer.parameters())
+        self.memory = Memory(memory_size, lambda_t=lambda_t, lambda_u=lambda_u).to(
+            next(self.student.parameters()).device
+        )
+        self.begin(p for layer in layers for p in (layer.weight, layer.bias) if isinstance(p, nn.Parameter))
 
     def adapt(self, x: Tensor) -> Learning:
         """Predict with the teacher, offer every sample to the memory, and learn every ``update_every`` images."""

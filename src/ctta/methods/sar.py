@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 
 from ctta._adapter.last_stage import before_last_stage
 from ctta.adapter import Adapter, Learning, Step
-from ctta.functional import entropy
+from ctta.methods._entropy_loss import EntropyLoss, entropy_loss
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.recipes import per_dataset
@@ -39,6 +39,11 @@ class SAR(Adapter):
         rho: Length of the uphill move. Zero gives plain entropy minimisation on reliable samples, at twice the cost.
         reset_constant: The source is restored if the average loss, an entropy in nats, falls below this value. With
             few classes entropies are smaller and 0.2 may reset a healthy model: lower it.
+        loss: What is minimised: "entropy", or "come", the entropy of an opinion that has an extra uncertain part. With
+            "come" the network is not driven to full confidence in images that it does not know. Samples are
+            then selected, and a collapse recognised, by it too.
+        come_mass: The mass K of that uncertain part; it has an effect only with ``loss="come"``. None takes the number
+            of classes, as in the paper; the authors' code has 1000.
         shared: Options that every method takes; see `Adapter`. ``optimizer`` is "sgd" here, without nesterov.
 
     Example:
@@ -64,12 +69,17 @@ class SAR(Adapter):
         e_margin: float = 0.4,
         rho: float = 0.05,
         reset_constant: float = 0.2,
+        loss: EntropyLoss = "entropy",
+        come_mass: float | None = None,
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **with_defaults(self.defaults, shared))
         self.e_margin = e_margin
         self.rho = rho
         self.reset_constant = reset_constant
+        self.loss = loss
+        self.come_mass = come_mass
+        self._entropy = entropy_loss(self)
         check_bounds(self, e_margin=(0, 1), rho=(0, 1e3), reset_constant=(0, math.inf))
         use_batch_statistics(self.student)
         self.register_buffer("average", None)
@@ -79,7 +89,7 @@ class SAR(Adapter):
         """Predict, climb by rho, descend with the gradient found there, and restore the source after a collapse."""
         logits = self.student(x)
         yield logits.detach()
-        h = entropy(logits)
+        h = self._entropy(logits)
         e_0 = self.e_margin * math.log(logits.shape[1])
         reliable = h.detach() < e_0  # Eq. 2
         self.require_gradient(h.requires_grad)
@@ -92,7 +102,7 @@ class SAR(Adapter):
         with torch.no_grad():
             torch._foreach_add_(list[Tensor](self.trained), gradient, alpha=self.rho / (norm.item() + 1e-12))  # Eq. 4
         try:
-            h_2 = entropy(self.student(x))[reliable]
+            h_2 = self._entropy(self.student(x))[reliable]
             sure = h_2[h_2.detach() < e_0]
             loss = _mean(sure)
             # An empty selection has a zero gradient, and the momentum still moves the weights.

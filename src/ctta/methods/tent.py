@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ctta.adapter import Adapter, Learning, Step
-from ctta.functional import entropy
+from ctta.methods._entropy_loss import EntropyLoss, entropy_loss
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions
 from ctta.recipes import per_dataset
@@ -29,6 +29,10 @@ class Tent(Adapter):
 
     Args:
         model: The source model, or a `Classifier` around it.
+        loss: What is minimised: "entropy", or "come", the entropy of an opinion that has an extra uncertain part. With
+            "come" the network is not driven to full confidence in images that it does not know.
+        come_mass: The mass K of that uncertain part; it has an effect only with ``loss="come"``. None takes the number
+            of classes, as in the paper; the authors' code has 1000.
         shared: Options that every method takes; see `Adapter`.
 
     Example:
@@ -44,8 +48,18 @@ class Tent(Adapter):
     passes = (1, 1)
     recipes = per_dataset()
 
-    def __init__(self, model: nn.Module, **shared: Unpack[SharedOptions]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        loss: EntropyLoss = "entropy",
+        come_mass: float | None = None,
+        **shared: Unpack[SharedOptions],
+    ) -> None:
         super().__init__(model, **shared)
+        self.loss = loss
+        self.come_mass = come_mass
+        self._entropy = entropy_loss(self)
         use_batch_statistics(self.student)
         self.begin(norm_affine(self.student))
 
@@ -53,6 +67,6 @@ class Tent(Adapter):
         """Predict, then take one step on the mean entropy of the batch."""
         logits = self.student(x)
         yield logits.detach()
-        loss = entropy(logits).mean()
+        loss = self._entropy(logits).mean()
         self.descend(loss)
         return Step(logits.detach(), loss.item())

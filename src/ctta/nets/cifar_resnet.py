@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, relu
 
 from ctta.errors import ParameterError
+from ctta.nets.layers import initialise_convolutions
 
 Shortcut = Literal["pad", "conv"]
 
@@ -102,9 +103,7 @@ class CifarResNet(nn.Module):
         # The two families of published files also name the head differently.
         self.head_name = "linear" if shortcut == "pad" else "fc"
         self.add_module(self.head_name, nn.Linear(4 * width, num_classes))
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        initialise_convolutions(self)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits (N, C) for normalised images (N, 3, H, W).

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from torch import Tensor, nn
 from torch.nn.functional import pad, relu6
 
+from ctta.nets.layers import initialise_convolutions
+
 
 class Group(NamedTuple):
     """Consecutive blocks with the same output width.
@@ -132,9 +134,7 @@ class EfficientNetLite0(nn.Module):
         self._conv_head = SameConv2d(inputs, 1280, 1)
         self._bn1 = norm(1280)
         self._fc = nn.Linear(1280, num_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        initialise_convolutions(self)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits (N, C) for normalised images (N, 3, H, W).

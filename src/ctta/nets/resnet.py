@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
+from ctta.nets.layers import initialise_convolutions, shortcut
+
 STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # channels, blocks, stride
 
 
@@ -28,9 +30,7 @@ class Bottleneck(nn.Module):
         self.bn2 = nn.BatchNorm2d(channels)
         self.conv3 = nn.Conv2d(channels, outputs, 1, bias=False)
         self.bn3 = nn.BatchNorm2d(outputs)
-        self.downsample: nn.Module = nn.Identity()
-        if stride != 1 or inputs != outputs:
-            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        self.downsample = shortcut(inputs, outputs, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the residual to the shortcut.
@@ -61,9 +61,7 @@ class ResNet50(nn.Module):
             rest = (Bottleneck(inputs, channels, 1) for _ in range(blocks - 1))
             self.add_module(f"layer{number}", nn.Sequential(first, *rest))
         self.fc = nn.Linear(inputs, num_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        initialise_convolutions(self)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits (N, C) for normalised images (N, 3, H, W).

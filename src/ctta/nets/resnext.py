@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from ctta.errors import ParameterError
+from ctta.nets.layers import initialise_convolutions, shortcut
 
 
 class GroupedBottleneck(nn.Module):
@@ -29,9 +30,7 @@ class GroupedBottleneck(nn.Module):
         self.bn = nn.BatchNorm2d(inner)
         self.conv_expand = nn.Conv2d(inner, outputs, 1, bias=False)
         self.bn_expand = nn.BatchNorm2d(outputs)
-        self.downsample: nn.Module = nn.Identity()
-        if stride != 1 or inputs != outputs:
-            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        self.downsample = shortcut(inputs, outputs, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the residual to the shortcut.
@@ -74,9 +73,7 @@ class CifarResNeXt(nn.Module):
         self.stage_2 = stage(256, 128, 2)
         self.stage_3 = stage(512, 256, 2)
         self.classifier = nn.Linear(1024, num_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        initialise_convolutions(self)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits (N, C) for normalised images (N, 3, H, W).

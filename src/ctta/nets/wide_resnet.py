@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from ctta.errors import ParameterError
+from ctta.nets.layers import initialise_convolutions
 
 
 class PreActBlock(nn.Module):
@@ -87,9 +88,7 @@ class WideResNet(nn.Module):
         self.block3 = Stage(2 * width, 4 * width, blocks, 2)
         self.bn1 = nn.BatchNorm2d(4 * width)
         self.fc = nn.Linear(4 * width, num_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        initialise_convolutions(self)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits (N, C) for images (N, 3, H, W).

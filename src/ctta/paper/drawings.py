@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ctta.bench.record import Record
 from ctta.nets.models import MODELS
@@ -12,7 +12,9 @@ from ctta.paper.experiment import Outcome
 from ctta.plots import curves, entropy, momentum, prototypes, resets, teacher
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
     from ctta.plots.canvas import Canvas
 
@@ -24,7 +26,7 @@ def draw_lines(parameter: str, label: str, *, log: bool = False) -> Callable[[Se
     """Make a drawing of error against a parameter, with a line per method.
 
     Args:
-        parameter: A field of a cell or an argument of its method.
+        parameter: "images" per domain, or an argument of the method.
         label: Label of the parameter's axis.
         log: Whether that axis is logarithmic.
     """
@@ -32,7 +34,7 @@ def draw_lines(parameter: str, label: str, *, log: bool = False) -> Callable[[Se
     def draw(outcomes: Sequence[Outcome]) -> Figure:
         by_method: dict[str, list[Outcome]] = {}
         for outcome in outcomes:
-            by_method.setdefault(outcome.cell.method, []).append(outcome)
+            by_method.setdefault(outcome.cell.procedure.method, []).append(outcome)
         return curves.draw_curves([_curve(name, mine, parameter) for name, mine in by_method.items()], label, log=log)
 
     return draw
@@ -121,7 +123,7 @@ def draw_prototypes(outcomes: Sequence[Outcome]) -> Figure:
     """
     from safetensors import safe_open  # noqa: PLC0415
 
-    found: dict[str, Any] = {}
+    found: dict[str, NDArray[np.float32]] = {}
     for outcome in outcomes:
         with safe_open(outcome.folder_of(outcome.records[0]).adapted_file, framework="np") as file:
             if outcome.cell.source_data:
@@ -138,18 +140,17 @@ def _curve(name: str, outcomes: Sequence[Outcome], parameter: str) -> curves.Cur
     return curves.Curve(name, values, means, spreads, published)
 
 
-def _value(outcome: Outcome, parameter: str) -> Any:
-    if hasattr(outcome.cell, parameter):
-        return getattr(outcome.cell, parameter)
-    return outcome.records[0].settings[parameter]
+def _value(outcome: Outcome, parameter: str) -> float:
+    images = outcome.cell.images
+    return _number(images if parameter == "images" else outcome.records[0].settings[parameter])
 
 
 def _errors_by_alpha(outcomes: Sequence[Outcome]) -> momentum.Errors:
     found: dict[int, dict[str, dict[float, float]]] = {}
     for outcome in outcomes:
-        by_domain = found.setdefault(outcome.cell.severity, {})
+        by_domain = found.setdefault(outcome.cell.procedure.severity, {})
         for domain, error in [*outcome.domains.items(), ("mean", outcome.mean)]:
-            by_domain.setdefault(domain, {})[_number(outcome.cell.settings["alpha"])] = error
+            by_domain.setdefault(domain, {})[_number(outcome.cell.procedure.settings["alpha"])] = error
     return dict(sorted(found.items()))
 
 

@@ -1,9 +1,9 @@
-"""An experiment: cells that stand for runs, their outcomes, and drawings of them."""
+"""An experiment: the cells of a table or figure, their outcomes, and drawings of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from ctta.bench.folder import RunFolder
 from ctta.bench.record import Record
 from ctta.bench.scores import SeedScores
 from ctta.bench.steps import StepFacts
+from ctta.bench.workload import Procedure
 from ctta.paper.numbers import CORRUPTED, Published
 
 if TYPE_CHECKING:
@@ -25,28 +26,18 @@ class Cell:
 
     Args:
         label: Label of the row.
-        method: Name of the method.
+        procedure: The method and its protocol, with the paper's batch size and the requested seeds.
         published: The published result, if any.
-        settings: Arguments of the method that differ from its recipe.
         source_data: Whether the method gets source data.
-        protocol: Name of the protocol.
-        times: Rounds of a recurring stream.
-        severity: Severity of the corruptions.
-        batch_size: Images per batch; None means the paper's.
         images: Images per domain; None means as requested.
         domain: The one domain that counts; None means the mean over all.
         keep: Whether to keep the adapted model.
     """
 
     label: str
-    method: str
+    procedure: Procedure
     published: Published | None = None
-    settings: Mapping[str, object] = field(default_factory=dict)
     source_data: bool = False
-    protocol: str = "continual"
-    times: int = 1
-    severity: int = 5
-    batch_size: int | None = None
     images: int | None = None
     domain: str | None = None
     keep: bool = False

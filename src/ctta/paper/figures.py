@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctta.bench.workload import Procedure
 from ctta.paper.drawings import (
     draw_alphas,
     draw_best_alphas,
@@ -17,18 +18,18 @@ ALPHAS = (0.9, 0.95, 0.99, 0.995, 0.999, 1.0)
 GAMMAS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 BETAS = (0.0, 0.005, 0.01, 0.02, 0.05)
 
+_DMSE = Procedure("dmse")
+
 
 def _entropies(dataset: str) -> list[Cell]:
-    return [Cell("Source only", "source"), Cell("BN + Adapt", "bn"), Cell("DMSE", "dmse")]
+    return [Cell("Source only", Procedure("source")), Cell("BN + Adapt", Procedure("bn")), Cell("DMSE", _DMSE)]
 
 
 def _alphas(dataset: str) -> list[Cell]:
     return [
         Cell(
             f"severity {severity}, alpha {alpha}",
-            "dmse",
-            settings={"alpha": alpha, "teacher_reset": False},
-            severity=severity,
+            Procedure("dmse", {"alpha": alpha, "teacher_reset": False}, severity=severity),
         )
         for severity in (1, 2, 3, 4, 5)
         for alpha in ALPHAS
@@ -36,27 +37,27 @@ def _alphas(dataset: str) -> list[Cell]:
 
 
 def _gammas(dataset: str) -> list[Cell]:
-    return [Cell(f"gamma {gamma}", "dmse", settings={"gamma": gamma}) for gamma in GAMMAS]
+    return [Cell(f"gamma {gamma}", Procedure("dmse", {"gamma": gamma})) for gamma in GAMMAS]
 
 
 def _betas(dataset: str) -> list[Cell]:
-    return [Cell(f"beta {beta}", "dmse", settings={"beta": beta}) for beta in BETAS]
+    return [Cell(f"beta {beta}", Procedure("dmse", {"beta": beta})) for beta in BETAS]
 
 
 def _prototypes(dataset: str) -> list[Cell]:
-    return [Cell("DMSE", "dmse", keep=True), Cell("DMSE^s", "dmse", keep=True, source_data=True)]
+    return [Cell("DMSE", _DMSE, keep=True), Cell("DMSE^s", _DMSE, keep=True, source_data=True)]
 
 
 def _teacher(dataset: str) -> list[Cell]:
-    return [Cell("DMSE", "dmse")]
+    return [Cell("DMSE", _DMSE)]
 
 
 FIGURES = (
     Experiment(
         "entropy",
-        "Entropy of right and wrong answers",
+        "Entropy of correct and incorrect predictions",
         _entropies,
-        (Drawing("entropy", "Entropy of right and wrong answers", draw_entropies),),
+        (Drawing("entropy", "Entropy of correct and incorrect predictions", draw_entropies),),
     ),
     Experiment(
         "alpha",

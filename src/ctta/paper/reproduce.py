@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from ctta._system.files import write_atomically
-from ctta.bench.jobs import Job
+from ctta.bench.jobs import Inputs, Job, RunOptions, Workload
 from ctta.bench.record import Record
 from ctta.corruption_names import CORRUPTIONS
 from ctta.datasets import get_dataset
@@ -31,56 +30,43 @@ class Request:
 
     Args:
         dataset: A key of SETTINGS, or a name of `ctta.datasets.get_dataset` for data that the paper does not use.
-        data: Folder of the published files, or an npz with clean images.
-        model: Source model; None means the paper's.
-        weights: Its weights file.
-        source_data: An npz with labelled source images.
-        image_list: Text file with the images of ImageNet-C to use.
-        clean: An npz with the clean images.
+        inputs: The source model and the images that the user has; each row uses what it needs.
         methods: Only rows of these methods; None means all.
-        corruptions: The corruptions or domains, in order; None means all.
-        images: Images per domain; None means all.
         seeds: The seeds of each row.
-        command: Command line for the records.
-        tensorboard: Folder for TensorBoard events.
-        device: Where to compute; None means the best device.
+        options: How to run; a row may keep its adapted model as well.
     """
 
     dataset: str
-    data: Path | None = None
-    model: str | None = None
-    weights: Path | None = None
-    source_data: Path | None = None
-    image_list: Path | None = None
-    clean: Path | None = None
+    inputs: Inputs
     methods: frozenset[str] | None = None
-    corruptions: tuple[str, ...] | None = None
-    images: int | None = None
     seeds: tuple[int, ...] = (0,)
-    command: str = ""
-    tensorboard: Path | None = None
-    device: str | None = None
+    options: RunOptions = field(default_factory=RunOptions)
 
     def __post_init__(self) -> None:
-        if not self.net:
+        if not self.inputs.model:
             raise ParameterError(f"{self.setting.name} needs --model; the paper has none for it.")
 
     @property
     def setting(self) -> Setting:
         """The paper's setting of the dataset, or one for data that the paper does not use."""
-        if self.dataset in SETTINGS:
-            return SETTINGS[self.dataset]
-        found = get_dataset(self.dataset)
-        if names := [name for name, setting in SETTINGS.items() if setting.stream == found.name]:
-            raise ParameterError(f"The paper has {found.name} as {' and '.join(names)}: name one of them.")
-        return Setting(
-            found.name, self.dataset, found.default_model or "", None, found.batch_size, other_data=found.name
-        )
+        return setting_of(self.dataset)
 
-    @property
-    def net(self) -> str:
-        """Name of the source model."""
-        return self.model or self.setting.backbone
+
+def setting_of(dataset: str) -> Setting:
+    """Return the paper's setting of a dataset, or one for data that the paper does not use.
+
+    Args:
+        dataset: A key of SETTINGS, or a name of `ctta.datasets.get_dataset`.
+
+    Raises:
+        ParameterError: The paper uses this data under other names.
+    """
+    if dataset in SETTINGS:
+        return SETTINGS[dataset]
+    found = get_dataset(dataset)
+    if names := [name for name, setting in SETTINGS.items() if setting.stream == found.name]:
+        raise ParameterError(f"The paper has {found.name} as {' and '.join(names)}: name one of them.")
+    return Setting(found.name, dataset, found.default_model or "", None, found.batch_size, other_data=found.name)
 
 
 @dataclass(frozen=True)
@@ -131,12 +117,12 @@ def plan(experiment: Experiment, request: Request) -> Plan:
         raise ParameterError(f"The experiment {experiment.name} is about {where}. Got {request.dataset} instead.")
     cells, left_out = [], {}
     for cell in _with_own_methods(experiment, request):
-        if request.methods is not None and cell.method not in request.methods:
+        if request.methods is not None and cell.procedure.method not in request.methods:
             continue
-        if cell.source_data and request.source_data is None:
+        if cell.source_data and request.inputs.source_data is None:
             left_out[cell.label] = "needs --source-data"
-        elif cell.images is not None and cell.images > (request.images or cell.images):
-            left_out[cell.label] = f"needs more than {request.images} images per domain"
+        elif cell.images is not None and cell.images > (request.inputs.images or cell.images):
+            left_out[cell.label] = f"needs more than {request.inputs.images} images per domain"
         else:
             cells.append(cell)
     if not cells:
@@ -157,8 +143,10 @@ def _with_own_methods(experiment: Experiment, request: Request) -> list[Cell]:
             f"The experiment {experiment.name} draws figures of given methods; {own[0]} cannot be added to it. "
             "Use ctta run."
         )
-    like = replace(cells[0], published=None, settings={}, source_data=False, keep=False)
-    return [*cells, *(replace(like, label=bare_target(name), method=name) for name in own)]
+    like = replace(cells[0], published=None, source_data=False, keep=False)
+    plain = replace(like.procedure, settings={})
+    rows = [replace(like, label=bare_target(name), procedure=replace(plain, method=name)) for name in own]
+    return [*cells, *rows]
 
 
 def _cells_of(request: Request) -> str:
@@ -174,31 +162,48 @@ def job_of(cell: Cell, request: Request, seed: int) -> Job:
         request: The request.
         seed: Seed of the run.
     """
-    return Job(
-        method=cell.method,
-        stream=request.setting.stream,
-        model=request.net,
-        weights=request.weights,
-        data=request.data,
-        image_list=request.image_list,
-        clean=request.clean if get_protocol(cell.protocol).needs_clean else None,
-        source_data=request.source_data if cell.source_data else None,
-        settings=dict(cell.settings),
-        protocol=cell.protocol,
-        times=cell.times,
-        corruptions=request.corruptions,
-        severity=cell.severity,
-        images=cell.images or request.images,
-        batch_size=cell.batch_size or request.setting.batch_size,
-        seed=seed,
-        keep=cell.keep,
-        command=request.command,
-        tensorboard=request.tensorboard,
-        device=request.device,
+    given = request.inputs
+    inputs = replace(
+        given,
+        clean=given.clean if get_protocol(cell.procedure.protocol).needs_clean else None,
+        source_data=given.source_data if cell.source_data else None,
+        images=cell.images or given.images,
     )
+    batch_size = cell.procedure.batch_size or request.setting.batch_size
+    procedure = replace(cell.procedure, batch_size=batch_size, seed=seed)
+    return Job(Workload(procedure, inputs), replace(request.options, keep=cell.keep))
 
 
-def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Row:
+    """A row of an experiment: our error and the published one, in percent.
+
+    Args:
+        row: Its label.
+        ours: Our mean error over seeds.
+        spread: Its standard deviation; None with one seed.
+        paper: The published error, if any.
+        paper_spread: Its standard deviation, if published.
+        difference: Our error minus the published one.
+        seeds: Number of seeds.
+        domains: Our error in each domain.
+        paper_domains: The published error in each domain; empty if the paper does not give them.
+        runs: The addresses of our runs.
+    """
+
+    row: str
+    ours: float
+    spread: float | None
+    paper: float | None
+    paper_spread: float | None
+    difference: float | None
+    seeds: int
+    domains: Mapping[str, float]
+    paper_domains: Mapping[str, float]
+    runs: list[str]
+
+
+def rows(outcomes: Sequence[Outcome]) -> list[Row]:
     """Our error, the published one and the difference, for every cell, and per domain if published.
 
     Args:
@@ -218,13 +223,13 @@ def notes(plan: Plan, outcomes: Sequence[Outcome]) -> list[str]:
     found = []
     if setting.other_data:
         found.append(f"OTHER DATA: {setting.other_data}, which the paper does not use.")
-    elif plan.request.net != setting.backbone:
-        found.append(f"ANOTHER BACKBONE: {bare_target(plan.request.net)}; the paper's is {setting.backbone}.")
+    elif plan.request.inputs.model != setting.backbone:
+        found.append(f"ANOTHER BACKBONE: {bare_target(plan.request.inputs.model)}; the paper's is {setting.backbone}.")
     sizes = {_size(outcome) for outcome in outcomes if outcome.cell.images is None}
     if setting.images is not None and sizes - {setting.images}:
         shown = ", ".join(f"{size:,}" for size in sorted(sizes))
         found.append(f"ANOTHER SIZE: {shown} images per domain; the paper's is {setting.images:,}.")
-    if (domains := plan.request.corruptions) is not None and domains != CORRUPTIONS:
+    if (domains := plan.request.inputs.corruptions) is not None and domains != CORRUPTIONS:
         found.append(
             f"OTHER DOMAINS: {', '.join(domains)}; the paper's stream has all fifteen. Its mean is "
             "over these where it gives the error of each, and over all fifteen where it does not."
@@ -256,9 +261,9 @@ def draw(plan: Plan, outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
     request, written = plan.request, []
     for drawing in plan.experiment.drawings:
         data = request.dataset if request.dataset in SETTINGS else request.setting.name
-        path = folder / "figures" / f"{drawing.name}_{data}_{_file_name(request.net)}.svg"
+        path = folder / "figures" / f"{drawing.name}_{data}_{_file_name(request.inputs.model)}.svg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        title = f"{drawing.title}: {request.setting.name}, {bare_target(request.net)}"
+        title = f"{drawing.title}: {request.setting.name}, {bare_target(request.inputs.model)}"
         write_atomically(path, svg(drawing.draw(outcomes), title))
         written.append(path)
     return written
@@ -272,21 +277,21 @@ def _file_name(model: str) -> str:
 def _size(outcome: Outcome) -> int:
     """Images of a domain per visit."""
     cell, record = outcome.cell, outcome.records[0]
-    visits = get_protocol(cell.protocol).visits * cell.times
+    visits = get_protocol(cell.procedure.protocol).visits * cell.procedure.times
     return max(count.images for count in record.counts.values()) // visits
 
 
-def _row(outcome: Outcome) -> dict[str, Any]:
+def _row(outcome: Outcome) -> Row:
     published = outcome.published
-    return {
-        "row": outcome.cell.label,
-        "ours": outcome.mean,
-        "spread": outcome.spread,
-        "paper": None if published is None else published.mean,
-        "paper_spread": None if published is None else published.spread,
-        "difference": None if published is None else outcome.mean - published.mean,
-        "seeds": len(outcome.records),
-        "domains": outcome.domains,
-        "paper_domains": {} if published is None else published.domains,
-        "runs": [record.address for record in outcome.records],
-    }
+    return Row(
+        row=outcome.cell.label,
+        ours=outcome.mean,
+        spread=outcome.spread,
+        paper=None if published is None else published.mean,
+        paper_spread=None if published is None else published.spread,
+        difference=None if published is None else outcome.mean - published.mean,
+        seeds=len(outcome.records),
+        domains=outcome.domains,
+        paper_domains={} if published is None else published.domains,
+        runs=[record.address for record in outcome.records],
+    )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
+from ctta.bench.workload import Procedure
 from ctta.paper import numbers
 from ctta.paper.drawings import draw_lines, draw_orders, draw_resets
 from ctta.paper.experiment import Cell, Drawing, Experiment
@@ -31,12 +32,15 @@ FIXED_MOMENTUM: dict[str, object] = {"alpha": 0.999, "teacher_reset": False}
 
 
 def _main(dataset: str) -> list[Cell]:
-    return [Cell(row, method, numbers.main_row(dataset, row), source_data=source) for row, method, source in _ROWS]
+    return [
+        Cell(row, Procedure(method), numbers.main_row(dataset, row), source_data=source)
+        for row, method, source in _ROWS
+    ]
 
 
 def _domainnet(dataset: str) -> list[Cell]:
     return [
-        Cell(row, method, numbers.domainnet_row(_SHORT.get(row, row)))
+        Cell(row, Procedure(method), numbers.domainnet_row(_SHORT.get(row, row)))
         for row, method, source in _ROWS
         if not source and method not in ("tent", "deyo")
     ]
@@ -47,7 +51,12 @@ def _samples(dataset: str) -> list[Cell]:
     sizes = table["samples"] if dataset.startswith("imagenet") else [200, 500, 1000, 2000, 5000, 10_000]
     published = dict(zip(table["samples"], zip(table["DMSE"], table["RDumb"], strict=True), strict=True))
     return [
-        Cell(f"{row}, {size} images", method, numbers.published_for("imagenet-c-50k", dataset, found[i]), images=size)
+        Cell(
+            f"{row}, {size} images",
+            Procedure(method),
+            numbers.published_for("imagenet-c-50k", dataset, found[i]),
+            images=size,
+        )
         for i, (row, method) in enumerate((("DMSE", "dmse"), ("RDumb", "rdumb")))
         for size in sizes
         for found in [published.get(size, (None, None))]
@@ -56,7 +65,7 @@ def _samples(dataset: str) -> list[Cell]:
 
 def _orders(dataset: str) -> list[Cell]:
     return [
-        Cell(row, method, numbers.orders_row(dataset, _SHORT.get(row, row)), protocol="random-order")
+        Cell(row, Procedure(method, protocol="random-order"), numbers.orders_row(dataset, _SHORT.get(row, row)))
         for row, method, source in _ROWS
         if not source
     ]
@@ -64,7 +73,7 @@ def _orders(dataset: str) -> list[Cell]:
 
 def _gradual(dataset: str) -> list[Cell]:
     return [
-        Cell(row, method, numbers.gradual_row(dataset, _SHORT.get(row, row)), protocol="gradual")
+        Cell(row, Procedure(method, protocol="gradual"), numbers.gradual_row(dataset, _SHORT.get(row, row)))
         for row, method, source in _ROWS
         if not source
     ]
@@ -74,9 +83,8 @@ def _components(dataset: str) -> list[Cell]:
     return [
         Cell(
             f"{'fixed' if fixed else 'moving'} prototypes, {'dynamic' if dynamic else 'fixed'} momentum",
-            "dmse",
+            Procedure("dmse", ({"recalibrated": False} if fixed else {}) | ({} if dynamic else FIXED_MOMENTUM)),
             numbers.component(dataset, fixed_prototypes=fixed, dynamic_momentum=dynamic),
-            ({"recalibrated": False} if fixed else {}) | ({} if dynamic else FIXED_MOMENTUM),
         )
         for fixed in (True, False)
         for dynamic in (False, True)
@@ -87,9 +95,8 @@ def _clean_source(dataset: str) -> list[Cell]:
     return [
         Cell(
             f"{_SHORT.get(row, row)}, {'learning' if learning else 'not learning'} on it",
-            method,
+            Procedure(method, protocol="then-clean" if learning else "then-clean-resting"),
             numbers.clean_source(dataset, _SHORT.get(row, row), learning=learning),
-            protocol="then-clean" if learning else "then-clean-resting",
             domain="clean",
         )
         for learning in (False, True)
@@ -99,7 +106,7 @@ def _clean_source(dataset: str) -> list[Cell]:
 
 
 def _loss(dataset: str) -> list[Cell]:
-    return [Cell(row, "dmse", numbers.loss(dataset, row), {"loss": row.lower()}) for row in ("SCE", "CE")]
+    return [Cell(row, Procedure("dmse", {"loss": row.lower()}), numbers.loss(dataset, row)) for row in ("SCE", "CE")]
 
 
 def _ablation(
@@ -113,7 +120,7 @@ def _ablation(
     def cells(dataset: str) -> list[Cell]:
         found = numbers.results()[table]
         return [
-            Cell(label, "dmse", numbers.published_for("imagenet-c-5k", dataset, found[key]), changed)
+            Cell(label, Procedure("dmse", changed), numbers.published_for("imagenet-c-5k", dataset, found[key]))
             for (label, key), changed in ((with_it, {}), (without, settings))
         ]
 
@@ -121,16 +128,17 @@ def _ablation(
 
 
 def _reset_thresholds(dataset: str) -> list[Cell]:
+    situations = {
+        "as published": Procedure("dmse"),
+        "learning rate x 5": Procedure("dmse", {"lr": 5e-3 if not dataset.startswith("imagenet") else 0.05}),
+        "batches of 20": Procedure("dmse", batch_size=20),
+        "severity 2": Procedure("dmse", severity=2),
+        "classes in clumps": Procedure("dmse", protocol="correlated"),
+        "three rounds": Procedure("dmse", protocol="recurring", times=3),
+    }
     return [
-        Cell(f"{label}: e_min {e_min}", "dmse", None, {"e_min": e_min} | settings, **how)
-        for label, settings, how in (
-            ("as published", {}, {}),
-            ("learning rate x 5", {"lr": 5e-3 if not dataset.startswith("imagenet") else 0.05}, {}),
-            ("batches of 20", {}, {"batch_size": 20}),
-            ("severity 2", {}, {"severity": 2}),
-            ("classes in clumps", {}, {"protocol": "correlated"}),
-            ("three rounds", {}, {"protocol": "recurring", "times": 3}),
-        )
+        Cell(f"{label}: e_min {e_min}", replace(like, settings={"e_min": e_min, **like.settings}))
+        for label, like in situations.items()
         for e_min in (0.0, 0.05, 0.1, 0.2, 0.4)
     ]
 
@@ -138,16 +146,13 @@ def _reset_thresholds(dataset: str) -> list[Cell]:
 def _long(dataset: str) -> list[Cell]:
     # The paper's long stream is ImageNet-C with 50,000 images per domain; smaller datasets are repeated five times.
     found = numbers.results()["text_fixed_momentum_imagenet_c_50k"]
-    how: dict[str, Any] = {} if dataset == "imagenet-c-50k" else {"protocol": "recurring", "times": 5}
+    long = Procedure("dmse") if dataset == "imagenet-c-50k" else Procedure("dmse", protocol="recurring", times=5)
     return [
-        Cell("dynamic momentum", "dmse", numbers.published_for("imagenet-c-50k", dataset, found["dynamic"]), **how),
-        Cell(
-            "momentum 0.999",
-            "dmse",
-            numbers.published_for("imagenet-c-50k", dataset, found["fixed_0.999"]),
-            FIXED_MOMENTUM,
-            **how,
-        ),
+        Cell(label, replace(long, settings=settings), numbers.published_for("imagenet-c-50k", dataset, found[key]))
+        for label, settings, key in (
+            ("dynamic momentum", {}, "dynamic"),
+            ("momentum 0.999", FIXED_MOMENTUM, "fixed_0.999"),
+        )
     ]
 
 
@@ -156,9 +161,8 @@ def _batch_sizes(dataset: str) -> list[Cell]:
     return [
         Cell(
             f"{row}, batch {size}",
-            method,
+            Procedure(method, batch_size=size),
             numbers.published_for("imagenet-c-5k", dataset, table[row][i]),
-            batch_size=size,
         )
         for row, method in (("RMT", "rmt"), ("SANTA", "santa"), ("DMSE", "dmse"))
         for i, size in enumerate(table["batch_sizes"])
@@ -171,9 +175,8 @@ def _grid(table: str, row: str, column: str) -> Callable[[str], list[Cell]]:
         return [
             Cell(
                 f"{row} {value}, {column} {other}",
-                "dmse",
+                Procedure("dmse", {row: float(value), column: other}),
                 numbers.published_for("imagenet-c-5k", dataset, found[value][i]),
-                {row: float(value), column: other},
             )
             for value in found
             if value != column

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ctta.plots.panel import LABEL, TICK, LineStyle, Panel, marker_at, stroke, text
+from ctta.plots.elements import LineStyle, marker_at, stroke, text
+from ctta.plots.panel import LABEL, TICK, Panel
 from ctta.plots.text import escaped, text_width
 
 #: Inches: readable on a phone, and two plots fit side by side on a desk.

@@ -32,8 +32,8 @@ def plot_costs(rows: Sequence[Row]) -> Plot:
         box = Box(left + number * (width + 12), 4, width, height)
         panel = canvas.add(Panel(box, (0, 1.3 * widest), (len(rows) - 0.4, -0.6)))
         panel.draw_bars(lengths, [colour] * len(rows))
-        for place, length in enumerate(lengths):
-            panel.write(length + 0.02 * widest, place, f"{length:.0f}" if length else "–")
+        for index, length in enumerate(lengths):
+            panel.write(length + 0.02 * widest, index, f"{length:.0f}" if length else "–")
         panel.x_axis(nice_ticks(0, 1.3 * widest, 4), name)
         panel.y_axis(row_ticks(rows) if number == 0 else (), grid=False)
     return Plot(

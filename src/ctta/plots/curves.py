@@ -49,8 +49,8 @@ def draw_curves(curves: Sequence[Curve], label: str, *, log: bool = False) -> Fi
             curve.x, curve.y, curve.spread, color=colour, marker="o", markersize=4, capsize=3, label=curve.name
         )
         if curve.published:
-            told = zip(*curve.published, strict=True)
-            panel.plot(*told, color=colour, linestyle="--", label=f"{curve.name}, the paper's")
+            x, y = zip(*curve.published, strict=True)
+            panel.plot(x, y, color=colour, linestyle="--", label=f"{curve.name}, the paper's")
     if log:
         panel.set_xscale("log")
     values = sorted({value for curve in curves for value in curve.x})

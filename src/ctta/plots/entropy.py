@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctta.plots.canvas import Area, Canvas, Plot
-from ctta.plots.panel import Box, LineStyle, Panel
+from ctta.plots.elements import LineStyle
+from ctta.plots.panel import Box, Panel
 from ctta.plots.style import COLOURS, panels
 from ctta.plots.text import short
 
@@ -47,14 +48,14 @@ def draw_entropies(histograms: Sequence[Histogram], classes: int) -> Figure:
         images = sum(mine.correct) + sum(mine.wrong)
         width = math.log(classes) / len(mine.correct)
         edges = [i * width for i in range(len(mine.correct) + 1)]
-        for name, counts, colour in (("right", mine.correct, COLOURS[1]), ("wrong", mine.wrong, COLOURS[3])):
+        for name, counts, colour in (("correct", mine.correct, COLOURS[1]), ("incorrect", mine.wrong, COLOURS[3])):
             share = [100 * count / images for count in counts]
             panel.stairs(share, edges, fill=True, alpha=0.35, color=colour)
             panel.stairs(share, edges, color=colour, label=f"{name} ({sum(share):.0f} %)")
         panel.set_title(mine.label, fontsize=10)
-        panel.set_xlabel("entropy of the answer (nat)")
+        panel.set_xlabel("entropy of the prediction (nat)")
         panel.legend(frameon=False, fontsize=9)
-    found[0].set_ylabel("answers (%)")
+    found[0].set_ylabel("predictions (%)")
     return figure
 
 
@@ -69,10 +70,12 @@ def plot_entropies(histograms: Sequence[Histogram]) -> Plot:
     titles = [short(mine.label, width=19) for mine in histograms]
     above = 8 + 9 * max(title.count("\n") + 1 for title in titles)
     canvas = Canvas()
-    top = canvas.legend([("right answers", Area(COLOURS[6])), ("wrong answers", LineStyle(COLOURS[3]))], 4)
+    top = canvas.legend(
+        [("correct predictions", Area(COLOURS[6])), ("incorrect predictions", LineStyle(COLOURS[3]))], 4
+    )
     width = (canvas.width - _LEFT - 8 - 10 * (columns - 1)) / columns
     bins = len(histograms[0].correct)
-    edges = [place / bins for place in range(bins + 1)]
+    edges = [index / bins for index in range(bins + 1)]
     for number, (mine, title) in enumerate(zip(histograms, titles, strict=True)):
         row, column = divmod(number, columns)
         box = Box(_LEFT + column * (width + 10), top + above + row * (_HEIGHT + above), width, _HEIGHT)
@@ -84,15 +87,15 @@ def plot_entropies(histograms: Sequence[Histogram]) -> Plot:
         panel.x_axis([(0, "0"), (0.5, "0.5"), (1, "1")] if lowest else [(0, ""), (0.5, ""), (1, "")])
         panel.y_axis([(y, f"{y:g}" if column == 0 else "") for y in (0.1, 1, 10, 100)])
     bottom = top + rows * (above + _HEIGHT)
-    canvas.write(canvas.width / 2, bottom + 26, "entropy of an answer, as a share of ln C")
-    canvas.write(10, (top + bottom) / 2, "share of answers (%)", turn=-90)
+    canvas.write(canvas.width / 2, bottom + 26, "entropy of a prediction, as a share of ln C")
+    canvas.write(10, (top + bottom) / 2, "share of predictions (%)", turn=-90)
     canvas.height = bottom + 32
     return Plot(
         canvas,
-        "Entropy of right and wrong answers",
-        f"Answers by the entropy of their logits, in {bins} bins from 0 to ln C, that of a guess among C "
-        "classes. The right answers of a row add up to 100 %, and so do the wrong ones: the further apart, the more "
-        "entropy tells.",
+        "Entropy of correct and incorrect predictions",
+        f"Predictions by entropy, in {bins} bins from 0 to ln C, the entropy of a guess among C classes. The correct "
+        "predictions of a row add up to 100 %, and so do the incorrect ones: the further apart the two histograms, the "
+        "better entropy predicts mistakes.",
     )
 
 

@@ -10,7 +10,8 @@ from itertools import accumulate
 from ctta.bench.compare import Row
 from ctta.bench.steps import StepFacts
 from ctta.plots.canvas import Canvas, Plot
-from ctta.plots.panel import LABEL, TICK, Box, LineStyle, Panel, nice_ticks
+from ctta.plots.elements import LineStyle
+from ctta.plots.panel import LABEL, TICK, Box, Panel, nice_ticks
 from ctta.plots.rows import label_margin, row_heights, row_ticks
 from ctta.plots.stream_axis import Stretch, mark_domains, room_for_names, steps_axis, steps_per_point, stretches_of
 from ctta.plots.style import COLOURS
@@ -39,12 +40,12 @@ def plot_mean_errors(rows: Sequence[Row]) -> Plot:
     right = 1.3 * widest or 1.0
     panel = canvas.add(Panel(Box(left, 4, canvas.width - left - 6, height), (0, right), (len(rows) - 0.4, -0.6)))
     panel.draw_bars([row.mean for row in rows], [COLOURS[0 if row.label == "source" else 1] for row in rows])
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         seeds = [record.mean for record in row.records]
         if len(seeds) > 1:
-            panel.strokes([(seed, place) for seed in seeds], "#000000", 5)
+            panel.strokes([(seed, index) for seed in seeds], "#000000", 5)
         spread = "" if row.spread is None else f" ± {row.spread:.1f}"
-        panel.write(max(row.mean, *seeds) + 0.015 * widest, place, f"{row.mean:.1f}{spread}")
+        panel.write(max(row.mean, *seeds) + 0.015 * widest, index, f"{row.mean:.1f}{spread}")
     panel.x_axis(nice_ticks(0, right), "mean error over domains (%)")
     panel.y_axis(row_ticks(rows), grid=False)
     several = any(len(row.records) > 1 for row in rows)
@@ -77,7 +78,7 @@ def plot_domain_errors(rows: Sequence[Row], styles: Styles, *, in_order: bool) -
     lowest = above
     if several:
         lowest = canvas.add(_differences(of, styles, Box(LEFT, 186, width, 122), ends))
-        above.x_axis((place, "") for place in range(len(domains)))
+        above.x_axis((index, "") for index in range(len(domains)))
     names = [domain_name(domain) for domain in domains]
     lowest.x_axis(enumerate(names), upright=False)
     bottom = lowest.box.top + lowest.box.height + 12 + max(text_width(name, TICK) for name in names)
@@ -115,7 +116,7 @@ def plot_running_errors(rows: Sequence[Logged], styles: Styles) -> Plot:
     return Plot(
         canvas,
         "Error so far",
-        "Percent wrong of all answers up to a step, over all seeds."
+        "Percentage of incorrect predictions up to a step, over all seeds."
         + (" Vertical lines: the domain changes." if marked else ""),
     )
 

@@ -6,26 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ctta.plots.text import escaped, text_width
+from ctta.plots.elements import MARKERS, LineStyle, decimal, markers, stroke, text
+from ctta.plots.text import text_width
 
 EDGE = "#d9d9d9"
 #: Font sizes in points.
 LABEL, TICK = 8.5, 8.0
-
-_DASHES = {"-": (), "--": (3.7, 1.6), ":": (1.0, 1.65), "-.": (6.4, 1.6, 1.0, 1.6)}
-#: Relative paths of markers that fit into a square of side 2.
-_MARKERS = {
-    "": "",
-    "o": "m-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0",
-    "s": "m-.9-.9h1.8v1.8h-1.8z",
-    "D": "m0-1.25l1.25 1.25l-1.25 1.25l-1.25-1.25z",
-    "^": "m0-1.1l1.1 2.2h-2.2z",
-    "v": "m0 1.1l1.1-2.2h-2.2z",
-    "P": "m-.4-1.1h.8v.7h.7v.8h-.7v.7h-.8v-.7h-.7v-.8h.7z",
-    "X": "m-1.1-.6l.5-.5l.6.6l.6-.6l.5.5l-.6.6l.6.6l-.5.5l-.6-.6l-.6.6l-.5-.5l.6-.6z",
-    "<": "m-1.1 0l2.2-1.1v2.2z",
-    ">": "m1.1 0l-2.2-1.1v2.2z",
-}
 
 
 class Box(NamedTuple):
@@ -35,15 +21,6 @@ class Box(NamedTuple):
     top: float
     width: float
     height: float
-
-
-class LineStyle(NamedTuple):
-    """How a line is drawn; dashes and markers are written as in matplotlib."""
-
-    colour: str
-    dashes: str = "-"
-    marker: str = ""
-    width: float = 1.1
 
 
 class Panel:
@@ -87,10 +64,10 @@ class Panel:
             if math.isnan(y):
                 parts.append([])
             else:
-                parts[-1].append(f"{_n(self._px(x))} {_n(self._py(y))}")
+                parts[-1].append(f"{decimal(self._px(x))} {decimal(self._py(y))}")
         path = "".join(f"M{'L'.join(part)}" for part in parts if part)
         self._inside.append(stroke(path, style))
-        if marker := _MARKERS[style.marker]:
+        if marker := MARKERS[style.marker]:
             self._inside.append(markers([point for part in parts for point in part], marker, style.colour))
 
     def draw_bars(self, lengths: Sequence[float], colours: Sequence[str]) -> None:
@@ -101,12 +78,12 @@ class Panel:
             colours: A colour for each bar.
         """
         self.bars.append(list(lengths))
-        for place, (length, colour) in enumerate(zip(lengths, colours, strict=True)):
-            top, bottom = self._py(place - 0.33), self._py(place + 0.33)
+        for index, (length, colour) in enumerate(zip(lengths, colours, strict=True)):
+            top, bottom = self._py(index - 0.33), self._py(index + 0.33)
             left, right = self._px(0), self._px(length)
             self._inside.append(
-                f'<rect x="{_n(left)}" y="{_n(top)}" width="{_n(right - left)}" height="{_n(bottom - top)}" '
-                f'fill="{colour}" fill-opacity=".75"/>'
+                f'<rect x="{decimal(left)}" y="{decimal(top)}" width="{decimal(right - left)}" '
+                f'height="{decimal(bottom - top)}" fill="{colour}" fill-opacity=".75"/>'
             )
 
     def strokes(self, points: Iterable[tuple[float, float]], colour: str, length: float) -> None:
@@ -117,7 +94,9 @@ class Panel:
             colour: Their colour.
             length: Their length in points.
         """
-        path = "".join(f"M{_n(self._px(x))} {_n(self._py(y) - length / 2)}v{_n(length)}" for x, y in points)
+        path = "".join(
+            f"M{decimal(self._px(x))} {decimal(self._py(y) - length / 2)}v{decimal(length)}" for x, y in points
+        )
         self._inside.append(stroke(path, LineStyle(colour, width=0.8)))
 
     def draw_stairs(self, heights: Sequence[float], edges: Sequence[float], colour: str, *, fill: bool) -> None:
@@ -131,10 +110,10 @@ class Panel:
         """
         self.stairs.append(list(heights))
         bottom = self._py(self.y[0])
-        path = f"M{_n(self._px(edges[0]))} {_n(bottom)}"
+        path = f"M{decimal(self._px(edges[0]))} {decimal(bottom)}"
         for height, edge in zip(heights, edges[1:], strict=True):
-            path += f"V{_n(self._py(height))}H{_n(self._px(edge))}"
-        path += f"V{_n(bottom)}"
+            path += f"V{decimal(self._py(height))}H{decimal(self._px(edge))}"
+        path += f"V{decimal(bottom)}"
         self._inside.append(
             f'<path d="{path}" fill="{colour}" fill-opacity=".8"/>' if fill else stroke(path, LineStyle(colour))
         )
@@ -154,8 +133,8 @@ class Panel:
         Args:
             xs: Their positions.
         """
-        top = _n(self.box.top)
-        path = "".join(f"M{_n(self._px(x))} {top}v{_n(self.box.height)}" for x in xs)
+        top = decimal(self.box.top)
+        path = "".join(f"M{decimal(self._px(x))} {top}v{decimal(self.box.height)}" for x in xs)
         self._behind.append(stroke(path, LineStyle(EDGE, width=0.7)))
 
     def write(self, x: float, y: float, words: str) -> None:
@@ -189,11 +168,11 @@ class Panel:
             upright: Whether tick labels are horizontal; otherwise they are turned by 90 degrees.
         """
         bottom, lowest = self.box.top + self.box.height, 0.0
-        self._outside.append(stroke(f"M{_n(self.box.left)} {_n(bottom)}h{_n(self.box.width)}", _FRAME))
+        self._outside.append(stroke(f"M{decimal(self.box.left)} {decimal(bottom)}h{decimal(self.box.width)}", _FRAME))
         for x, words in ticks:
             self.texts.append(words)
             place = self._px(x)
-            self._outside.append(stroke(f"M{_n(place)} {_n(bottom)}v3", _FRAME))
+            self._outside.append(stroke(f"M{decimal(place)} {decimal(bottom)}v3", _FRAME))
             if upright:
                 self._outside.append(text(place, bottom + 4 + TICK, words, TICK, anchor="middle"))
                 lowest = max(lowest, 4 + 1.2 * TICK)
@@ -224,14 +203,16 @@ class Panel:
             grid: Whether to draw a line across the panel at each tick.
         """
         left = self.box.left
-        self._outside.append(stroke(f"M{_n(left)} {_n(self.box.top)}v{_n(self.box.height)}", _FRAME))
+        self._outside.append(stroke(f"M{decimal(left)} {decimal(self.box.top)}v{decimal(self.box.height)}", _FRAME))
         for y, words in ticks:
             self.texts.append(words)
             place = self._py(y)
             lines = words.count("\n")
             if grid:
-                self._behind.append(stroke(f"M{_n(left)} {_n(place)}h{_n(self.box.width)}", LineStyle(EDGE, width=0.6)))
-                self._outside.append(stroke(f"M{_n(left)} {_n(place)}h-3", _FRAME))
+                self._behind.append(
+                    stroke(f"M{decimal(left)} {decimal(place)}h{decimal(self.box.width)}", LineStyle(EDGE, width=0.6))
+                )
+                self._outside.append(stroke(f"M{decimal(left)} {decimal(place)}h-3", _FRAME))
             above = place + 0.35 * TICK - 0.6 * TICK * lines
             self._outside.append(text(left - 5, above, words, TICK, anchor="end"))
         if label:
@@ -245,7 +226,7 @@ class Panel:
         Args:
             number: Number of the panel in its drawing, for ids.
         """
-        left, top, width, height = map(_n, self.box)
+        left, top, width, height = map(decimal, self.box)
         return (
             f'<defs><clipPath id="clip{number}"><rect x="{left}" y="{top}" width="{width}" height="{height}"/>'
             f'</clipPath></defs>{"".join(self._behind)}<g clip-path="url(#clip{number})">{"".join(self._inside)}</g>'
@@ -267,61 +248,6 @@ class Panel:
 _FRAME = LineStyle("#000000", width=0.6)
 
 
-def stroke(path: str, style: LineStyle) -> str:
-    """A path as an SVG element.
-
-    Args:
-        path: Path data.
-        style: How to draw it.
-    """
-    dashes = " ".join(_n(style.width * part) for part in _DASHES[style.dashes])
-    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-    return f'<path d="{path}" fill="none" stroke="{style.colour}" stroke-width="{_n(style.width)}"{dashed}/>'
-
-
-def markers(points: Iterable[str], marker: str, colour: str) -> str:
-    """Markers as one SVG element.
-
-    Args:
-        points: Positions as "x y".
-        marker: Relative path of one marker.
-        colour: Their colour.
-    """
-    return f'<path d="{"".join(f"M{point}{marker}" for point in points)}" fill="{colour}" stroke="{colour}"/>'
-
-
-def marker_at(x: float, y: float, style: LineStyle) -> str:
-    """The marker of a line style at one point; empty if it has none.
-
-    Args:
-        x: Horizontal position in points.
-        y: Vertical position in points.
-        style: The style.
-    """
-    marker = _MARKERS[style.marker]
-    return markers([f"{_n(x)} {_n(y)}"], marker, style.colour) if marker else ""
-
-
-def text(x: float, y: float, words: str, size: float, *, anchor: str = "start", turn: float = 0) -> str:
-    """A text of one or several lines as SVG elements.
-
-    Args:
-        x: Horizontal position in points.
-        y: Vertical position of the first baseline.
-        words: The text; whatever it contains is shown literally.
-        size: Font size in points.
-        anchor: "start", "middle" or "end".
-        turn: Degrees to turn it by around its position.
-    """
-    turned = f' transform="rotate({_n(turn)} {_n(x)} {_n(y)})"' if turn else ""
-    anchored = f' text-anchor="{anchor}"' if anchor != "start" else ""
-    return "".join(
-        f'<text x="{_n(x)}" y="{_n(y + 1.2 * size * number)}" font-size="{_n(size)}"{anchored}{turned}>'
-        f"{escaped(line)}</text>"
-        for number, line in enumerate(words.split("\n"))
-    )
-
-
 def nice_ticks(low: float, high: float, most: int = 6) -> list[tuple[float, str]]:
     """Round numbers between two ends, with their labels.
 
@@ -336,8 +262,3 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[tuple[float, str]
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [(number * step, f"{number * step + 0.0:.{digits}f}") for number in range(first, last + 1)]
-
-
-def _n(value: float) -> str:
-    """A number with two digits at most."""
-    return f"{value:.2f}".rstrip("0").rstrip(".") if value else "0"

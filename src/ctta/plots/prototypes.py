@@ -13,7 +13,7 @@ from ctta.plots.style import panels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST = 10  # classes that can be told apart by colour
+MOST = 10  # classes that can be distinguished by colour
 
 
 def draw_prototypes(kinds: Sequence[tuple[str, str, Any]]) -> Figure:

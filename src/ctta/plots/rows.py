@@ -11,12 +11,12 @@ from ctta.plots.text import short, text_width
 
 
 def row_ticks(rows: Sequence[Row]) -> list[tuple[float, str]]:
-    """The place and the wrapped label of each row.
+    """The index and the wrapped label of each row.
 
     Args:
         rows: The rows of a table.
     """
-    return [(place, short(row.label)) for place, row in enumerate(rows)]
+    return [(index, short(row.label)) for index, row in enumerate(rows)]
 
 
 def row_heights(rows: Sequence[Row]) -> float:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ctta.errors import MissingExtra
 from ctta.plots.canvas import Canvas
-from ctta.plots.panel import EDGE, LineStyle
+from ctta.plots.elements import LineStyle
+from ctta.plots.panel import EDGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which can be told apart with any kind of colour vision; grey first, for the unadapted source.
+# Okabe and Ito's colours, distinct with any kind of colour vision; grey first, for the unadapted source.
 COLOURS = ("#7f7f7f", "#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000")
 _DASHES = ("-", "--", ":", "-.")
 _MARKERS = "osD^vPX<>"

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ctta.plots.canvas import WIDTH, Area, Canvas, Plot
-from ctta.plots.panel import Box, LineStyle, Panel, nice_ticks
+from ctta.plots.elements import LineStyle
+from ctta.plots.panel import Box, Panel, nice_ticks
 from ctta.plots.stream_axis import mark_domains, room_for_names, steps_axis, steps_per_point, stretches_of
 from ctta.plots.style import COLOURS
 
@@ -49,7 +50,7 @@ def draw_teacher(steps: Sequence[StepFacts], e_min: Any, *, width: float = WIDTH
     below.line(x, alphas, LineStyle(COLOURS[4]))
     below.y_axis(nice_ticks(*scale), "momentum α")
     if resets := resets_of(steps):
-        blocks = sorted({place // every * every for place in resets})
+        blocks = sorted({index // every * every for index in resets})
         below.strokes([(block, scale[0] + 0.05 * (scale[1] - scale[0])) for block in blocks], COLOURS[3], 7)
         legend.append(("reset", LineStyle(COLOURS[3], "-", width=0.8)))
     steps_axis(below, steps)
@@ -81,7 +82,7 @@ def plot_teacher(label: str, steps: Sequence[StepFacts], e_min: Any, seed: int) 
     return Plot(
         draw_teacher(steps, e_min),
         f"The teacher of {label}",
-        f"Seed {seed}: mean entropy of the student's answers, momentum of its teacher, and "
+        f"Seed {seed}: mean entropy of the student's predictions, momentum of its teacher, and "
         f"{len(resets_of(steps))} resets in {len(steps)} steps." + (f" Means over {every} steps." if every > 1 else ""),
     )
 
@@ -92,7 +93,7 @@ def resets_of(steps: Sequence[StepFacts]) -> list[int]:
     Args:
         steps: The steps of one run.
     """
-    return [place for place, step in enumerate(steps) if step.get("teacher_reset")]
+    return [index for index, step in enumerate(steps) if step.get("teacher_reset")]
 
 
 def _means(steps: Sequence[StepFacts], name: str, every: int) -> tuple[list[float], list[float]]:

@@ -15,7 +15,7 @@ from ctta.plots.teacher import has_teacher, plot_teacher
 from ctta.report.embed import Drawing, embed
 from ctta.report.groups import Group
 
-#: Rows that can be told apart in one plot.
+#: Rows that can be distinguished in one plot.
 MOST_ROWS = 13
 
 

@@ -41,6 +41,8 @@ class History:
         self._entries: dict[str, Entry] = {}
         self._pending = 0
         self._last: Future[None] | None = None
+        #: Snapshots that could not be written.
+        self.failures = 0
         found = read_index(folder)
         for entry in () if found is None else found.entries:
             if snapshot_file(folder, entry.info.name).is_file():
@@ -162,6 +164,7 @@ class History:
             write_atomically(snapshot_file(self._folder, name), taken.learner.serialised())
             dropped = self._list(entry)
         except Exception as error:
+            self.failures += 1
             logger.error("stream %s could not be saved: %s", self._stream, error)
             raise
         else:

@@ -96,7 +96,8 @@ class Journal:
         except OSError as error:
             logger.error("line %d of the audit of stream %s could not be written: %s", line.n, self._stream, error)
         images = sum(count for _, count in line.requests)
-        self.tell({"do": deed, "n": line.n, "alarm": alarm, "images": images, **line.signals})
+        named = {} if snapshot is None else {"snapshot": snapshot}
+        self.tell({"do": deed, "n": line.n, "alarm": alarm, "images": images, **named, **line.signals})
 
     def tell(self, event: dict[str, Any]) -> None:
         """Tell those who watch, and write nothing.

@@ -219,6 +219,8 @@ class Lane:
             learnt=reading.learnt,
             shed=reading.shed,
             latency_ms=None if reading.latency is None else 1000 * reading.latency,
+            failures=reading.failures,
+            unsaved=self._history.failures,
         )
 
     def _run(self) -> None:

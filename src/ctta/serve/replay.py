@@ -180,7 +180,7 @@ def same_state(one: Any, other: Any) -> bool:
     """
     if isinstance(one, Tensor) or isinstance(other, Tensor):
         both = isinstance(one, Tensor) and isinstance(other, Tensor)
-        return both and one.dtype == other.dtype and torch.equal(_bits(one), _bits(other))
+        return both and (one.dtype, one.shape) == (other.dtype, other.shape) and torch.equal(_bits(one), _bits(other))
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same_state(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
@@ -189,5 +189,5 @@ def same_state(one: Any, other: Any) -> bool:
 
 
 def _bits(value: Tensor) -> Tensor:
-    value = value.detach().cpu().contiguous()
-    return value.view(torch.uint8) if value.dim() else value.reshape(1).view(torch.uint8)
+    # Flat: a dimension of size 1 may have any stride, which view refuses.
+    return value.detach().cpu().contiguous().flatten().view(torch.uint8)

@@ -126,6 +126,8 @@ class StreamStatus:
         learnt: Batches given to the adapter to learn since the service started, including those the guard held back.
         shed: Batches not learnt because other requests waited, since the service started.
         latency_ms: Median time to answer the last requests, in milliseconds.
+        failures: Batches that could not be answered or learnt because of an error, since the service started.
+        unsaved: Snapshots that could not be written, since the service started.
     """
 
     name: str
@@ -148,6 +150,8 @@ class StreamStatus:
     learnt: int = 0
     shed: int = 0
     latency_ms: float | None = None
+    failures: int = 0
+    unsaved: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What arrives, in which order."""
+"""Streams of labelled batches, and the protocols that order them."""
 
 from ctta.datasets.arrays import Images
 from ctta.datasets.corrupted import corrupted
@@ -6,7 +6,17 @@ from ctta.datasets.digits import Digits, digits
 from ctta.datasets.domain import Domain, Labelled, Origin
 from ctta.streams import datasets
 from ctta.streams.batch import Batch
-from ctta.streams.protocols import clean, continual, correlated, gradual, mixed, random_orders, recurring, then
+from ctta.streams.protocols import (
+    clean,
+    concatenate,
+    continual,
+    correlated,
+    gradual,
+    mixed,
+    random_orders,
+    recurring,
+    then,
+)
 from ctta.streams.stream import Segment, Stream
 
 __all__ = [
@@ -19,6 +29,7 @@ __all__ = [
     "Segment",
     "Stream",
     "clean",
+    "concatenate",
     "continual",
     "correlated",
     "corrupted",

@@ -1,4 +1,4 @@
-"""What arrives at once."""
+"""Batch: the images of one step."""
 
 from __future__ import annotations
 

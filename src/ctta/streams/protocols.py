@@ -1,8 +1,8 @@
-"""Protocols: functions that say which domains arrive in which order, as streams.
+"""Protocols: functions that build a stream from domains, in the order in which they arrive.
 
 They take domains (``corrupted(images)``, ``cifar10_c(folder)``, ``image_folder(folder)``, ...). In all of them ``seed``
 shuffles the images within a domain, the same permutation for domains of one size, and None keeps their order;
-``images`` takes so many of each domain, the first of that order.
+``images`` takes the first images of each domain in that order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def continual(
     """Return a stream of one domain after another, without notice and without a reset.
 
     Args:
-        domains: The domains in order of arrival; a single one stands for a list of one.
+        domains: The domains in order of arrival; a single one is a list of one.
         batch_size: Images per batch; the last batch of a domain may be smaller.
         seed: Seed that shuffles the images within a domain; None keeps their order.
         images: Images to take of each domain, the first of that order; None takes all.
@@ -130,7 +130,7 @@ def correlated(
     concentration; a slot shows its images class by class. Small values give long runs of one class.
 
     Args:
-        domains: The domains in order of arrival; a single one stands for a list of one.
+        domains: The domains in order of arrival; a single one is a list of one.
         concentration: Parameter of the Dirichlet distribution, a finite number above 0.
         batch_size: Images per batch; the last batch of a domain may be smaller.
         seed: Seed of the Dirichlet shares, of the choice of `images`, and of their order within a class.
@@ -151,7 +151,7 @@ def correlated(
 
 
 def recurring(stream: Stream, times: int) -> Stream:
-    """Repeat the whole stream: domains come back, and the model is never told.
+    """Repeat the whole stream: domains come back without notice.
 
     Args:
         stream: The stream to repeat.
@@ -173,7 +173,7 @@ def clean(images: Labelled, *, batch_size: int = 200, seed: int | None = 0, most
     return continual([Domain("clean", 0, images)], batch_size=batch_size, seed=seed, images=most)
 
 
-def then(first: Stream, last: Stream) -> Stream:
+def concatenate(first: Stream, last: Stream) -> Stream:
     """Concatenate two streams, such as the corruptions and then the clean source.
 
     Args:
@@ -187,8 +187,12 @@ def then(first: Stream, last: Stream) -> Stream:
     return Stream(first.segments + last.segments, batch_size=first.batch_size, start=first.start, device=first.device)
 
 
+#: Earlier name of `concatenate`.
+then = concatenate
+
+
 def _given(domains: Domain | Iterable[Domain]) -> tuple[Domain, ...]:
-    """The domains of a stream; a single one stands for a list of one."""
+    """The domains of a stream; a single one is a list of one."""
     if isinstance(domains, Domain):
         return (domains,)
     found = () if isinstance(domains, str) or not isinstance(domains, Iterable) else tuple(domains)

@@ -30,6 +30,7 @@ KNOWN: Mapping[str, Variation] = {
     "nesterov": (_SGD | {"nesterov": True}, _SGD | {"nesterov": False}),
     "window": {"window": 2 * BATCH},
     "reset_every": {"reset_every": 2},
+    "statistics": {"statistics": "share:0.5"},
     "view": {"view": _same_view},
     "projection": {"projection": None},
     "prototypes": _other_prototypes,

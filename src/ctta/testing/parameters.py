@@ -10,6 +10,7 @@ import torch
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
 from ctta.errors import ContractBroken, CttaError, ParameterError
+from ctta.norms import batch_norms
 from ctta.testing.alternatives import alternatives
 from ctta.testing.compare import difference
 from ctta.testing.subject import Subject
@@ -21,8 +22,8 @@ _STEPS = 7
 def every_argument_counts(subject: Subject) -> None:
     """13: changing any constructor argument changes the logits, the error raised or the number of forward passes.
 
-    `seed` is exempt if the method draws no random numbers. An argument that depends on another one, or whose values
-    cannot be guessed from its type, needs an entry in ``variations``.
+    `seed` is exempt if the method draws no random numbers, and `statistics` if the model has no batch norm. An argument
+    that depends on another one, or whose values cannot be guessed from its type, needs an entry in ``variations``.
 
     Args:
         subject: The adapter under test, with its model and images.
@@ -32,10 +33,16 @@ def every_argument_counts(subject: Subject) -> None:
     idle = []
     for name in adapter.settings:
         tried = _without_effect(subject, name, adapter, traces)
-        if tried is not None and not (name == "seed" and _draws_nothing(subject)):
+        if tried is not None and not _exempt(name, subject, adapter):
             idle.append(f"{name} ({'; '.join(tried) or 'no value to try: give one in variations'})")
     if idle:
         raise ContractBroken(_POINT, "every argument to change some output or cost", f"no effect of {', '.join(idle)}")
+
+
+def _exempt(name: str, subject: Subject, adapter: Adapter) -> bool:
+    if name == "seed":
+        return _draws_nothing(subject)
+    return name == "statistics" and not batch_norms(adapter.student)
 
 
 def _without_effect(subject: Subject, name: str, adapter: Adapter, traces: dict[str, list[Any]]) -> list[str] | None:

@@ -80,7 +80,7 @@ def _result(pipe: Connection, process: SpawnProcess, job: Job) -> Record:
     except (EOFError, OSError):
         process.join(10)
         raise WorkerLost(
-            f"The process of {job.method} with seed {job.seed} is gone (exit code {process.exitcode}; -9 often means "
+            f"The process of {job} is gone (exit code {process.exitcode}; -9 often means "
             "out of memory: try fewer --workers). Run the command again to resume from the last checkpoint."
         ) from None
     if isinstance(result, Exception):
@@ -134,7 +134,7 @@ def _ctrl_c_blocked() -> Iterator[None]:
 
 
 def _work(pipe: Connection, folder: Path, save_every: float) -> None:
-    """Run the jobs that arrive through a pipe, until it is closed or this process is told to stop."""
+    """Run the jobs that arrive through a pipe, until it is closed or this process is stopped."""
     # A terminal sends Ctrl-C to all of its processes. The parent handles it and stops the workers with SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from ctta.bench.jobs import Job, execute
 from ctta.bench.progress import ProgressDisplay
 from ctta.bench.record import Record
 from ctta.errors import ClusterError, ConcurrentUse, MissingExtra
-from ctta.registry import absolute_target
 
 #: Give up a run after this many lost workers.
 MAX_LOST_WORKERS = 10
@@ -66,7 +64,7 @@ class Ray:
         task = ray.remote(num_cpus=1, max_retries=MAX_LOST_WORKERS)(_execute)
 
         def send(index: int) -> Any:
-            return task.remote(with_absolute_paths(tasks[index]), folder.absolute(), save_every)
+            return task.remote(tasks[index].with_absolute_paths(), folder.absolute(), save_every)
 
         running: dict[Any, int] = {}
         with _connected(ray, self.address):
@@ -105,7 +103,7 @@ def _execute(job: Job, folder: Path, save_every: float) -> Record:
 
 
 def _record(ray: Any, ended: Any, job: Job) -> Record | None:
-    """The record of a run; None if its worker was told to stop, after the run had saved at least one more step."""
+    """The record of a run; None if its worker was stopped, after the run had saved at least one more step."""
     try:
         record = ray.get(ended)
     except ray.exceptions.TaskCancelledError:
@@ -113,23 +111,9 @@ def _record(ray: Any, ended: Any, job: Job) -> Record | None:
     except ray.exceptions.RayTaskError as error:
         raise error.cause from error
     except ray.exceptions.RayError as error:
-        raise ClusterError(f"Ray gave up {job.method} with seed {job.seed}: {error}") from error
+        raise ClusterError(f"Ray gave up {job}: {error}") from error
     assert isinstance(record, Record)
     return record
-
-
-def with_absolute_paths(job: Job) -> Job:
-    """A job that does not depend on the working directory.
-
-    Args:
-        job: The job.
-    """
-    values = ((field.name, getattr(job, field.name)) for field in fields(job))
-    paths: dict[str, Any] = {name: value.absolute() for name, value in values if isinstance(value, Path)}
-    names: dict[str, Any] = {
-        name: absolute_target(getattr(job, name)) for name in ("method", "stream", "model", "protocol")
-    }
-    return replace(job, **paths, **names)
 
 
 def _wait(ray: Any, running: Iterable[Any], count: int) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Corrupting an array: `<corruption>.npy` with the severities stacked, and labels.npy."""
+"""Corrupt an array: `<corruption>.npy` with the severities stacked, and labels.npy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ArraySource:
         self.images = len(self.x)
         self.side = min(self.x.shape[2:])
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """The input's name and digest."""
         return {
             "input": {"name": self.path.name, "sha256": sha256_of(self.path), "images": self.images},

@@ -1,4 +1,4 @@
-"""A "-C" version of a user's own images, in the published layouts, part by part and resumable."""
+"""Write a corrupted ("-C") version of a user's own images in the published layouts; an interrupted call resumes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Progress = Callable[[str, int, int], None]  # what is made, images done, images 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Say which corruptions to make.
+    """The corruptions to make.
 
     Args:
         corruptions: The names of the corruptions, each once.
@@ -52,7 +52,7 @@ class Source(Protocol):
     images: int
     side: int  # the shorter side in pixels
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """What the manifest says of the input and the format of the output."""
 
     def parts(self, recipe: Recipe) -> list[str]:
@@ -96,7 +96,7 @@ class Source(Protocol):
         """
 
 
-def make_c(
+def corrupt_dataset(
     source: Source, out: Path, recipe: Recipe, *, progress: Progress | None = None
 ) -> tuple[list[str], list[str]]:
     """Make every part that is missing or damaged; return the parts made and those that were already there.
@@ -157,13 +157,13 @@ def _continued(out: Path, asked: dict[str, Any]) -> dict[str, Any]:
     found = read_manifest(out)
     if found is None:
         if out.exists() and any(out.iterdir()):
-            raise BadData(f"{out} is not empty and ctta corrupt did not make it: choose another folder.")
+            raise BadData(f"{out} is not empty and was not made by ctta corrupt: choose another folder.")
         return {**asked, "parts": {}}
     may_differ = {"versions", "corruptions", "constants"}
     changed = [key for key, value in asked.items() if key not in may_differ and found.get(key) != value]
     if changed:
         raise ParameterError(
-            f"{out} was made with another {', '.join(changed)} ({NAME} says so): choose another folder, or delete it."
+            f"{out} was made with another {', '.join(changed)} (see {NAME}): choose another folder, or delete it."
         )
     kinds = {"corruptions": list, "constants": dict, "parts": dict}
     wrong = [key for key, kind in kinds.items() if not isinstance(found.get(key), kind)]

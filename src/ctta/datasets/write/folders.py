@@ -1,4 +1,4 @@
-"""Corrupting a folder of images: `<corruption>/<severity>/<same subfolders>`."""
+"""Corrupt a folder of images: `<corruption>/<severity>/<same subfolders>`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -52,7 +52,7 @@ class FolderSource:
         self.images = len(self.paths)
         self.side = side or min(self._read(self.paths[0]).size)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """The input's name and digest, and the format of the output."""
         return {
             "input": {"name": self.folder.name, "sha256": _digest(self.folder, self.paths), "images": self.images},
@@ -95,7 +95,7 @@ class FolderSource:
                 self._save(Image.fromarray(pixels), temporary / target)
             advance(len(pictures))
         (out / name).mkdir(exist_ok=True)
-        shutil.rmtree(out / part, ignore_errors=True)  # a part the manifest does not vouch for
+        shutil.rmtree(out / part, ignore_errors=True)  # left from an interrupted run: the manifest does not list it
         temporary.rename(out / part)
 
     def finish(self, out: Path, recipe: Recipe) -> None:

@@ -19,7 +19,7 @@ from ctta.errors import BadData, MissingData, ParameterError
 
 __all__ = ["Facts", "Opened", "open_data", "open_domains", "read_images"]
 
-#: What tells data from other data, as the specification of a run holds it.
+#: What identifies the data of a run, as its specification holds it.
 Facts = dict[str, str | int]
 
 
@@ -30,8 +30,8 @@ class Opened:
     Args:
         domains: The domains, in order.
         facts: Name, origin and digest, as the specification of the run holds them.
-        clean: The images before corruption, if they are at hand.
-        classes: The number of classes; None if only the labels can tell.
+        clean: The images before corruption, if they are available.
+        classes: The number of classes; None if it is known from the labels only.
     """
 
     domains: tuple[Domain, ...]
@@ -41,15 +41,15 @@ class Opened:
 
 
 def open_data(dataset: Dataset, wanted: Wanted, *, keep: bool = False) -> Opened:
-    """Open the part of a dataset that a run wants.
+    """Open the part of a dataset that a run needs.
 
     Args:
         dataset: The dataset.
-        wanted: Which part of it.
+        wanted: The part.
         keep: Hold generated images in memory, for several runs side by side.
 
     Raises:
-        ParameterError: If the dataset cannot do what is wanted.
+        ParameterError: If the dataset cannot provide it.
         MissingData, BadData: If files are missing or damaged.
     """
     _check(dataset, wanted)

@@ -12,7 +12,7 @@ from PIL import Image
 
 from ctta.corruptions import constants, corrupt, frost_source
 from ctta.datasets.write.arrays import ArraySource
-from ctta.datasets.write.corrupt_dataset import Recipe, make_c
+from ctta.datasets.write.corrupt_dataset import Recipe, corrupt_dataset
 from ctta.datasets.write.folders import FolderSource
 from ctta.errors import BadData, MissingData, ParameterError, UnknownStream
 from ctta.streams.datasets import cifar10_c, imagenet_c, own_c
@@ -51,7 +51,7 @@ def snapshot(out):
 
 
 def test_an_array_becomes_stacked_severities_and_labels(array, tmp_path):
-    made, kept = make_c(ArraySource(array), tmp_path / "out", RECIPE)
+    made, kept = corrupt_dataset(ArraySource(array), tmp_path / "out", RECIPE)
     assert (made, kept) == (["gaussian_noise.npy", "contrast.npy"], [])
     with np.load(array) as data:
         x = torch.from_numpy(data["x"]).permute(0, 3, 1, 2)
@@ -67,7 +67,7 @@ def test_an_array_becomes_stacked_severities_and_labels(array, tmp_path):
 
 
 def test_what_was_made_is_read_back_as_generated(array, tmp_path):
-    make_c(ArraySource(array), tmp_path / "out", RECIPE)
+    corrupt_dataset(ArraySource(array), tmp_path / "out", RECIPE)
     (domain,) = own_c(tmp_path / "out", ["contrast"], [5])
     assert (domain.origin, len(domain), domain.images.y.tolist()) == ("generated", 6, [0, 1, 2, 0, 1, 2])
     with pytest.raises(BadData, match="made by ctta corrupt"):
@@ -75,7 +75,7 @@ def test_what_was_made_is_read_back_as_generated(array, tmp_path):
 
 
 def test_the_manifest_says_how_it_was_made(array, tmp_path):
-    make_c(ArraySource(array), tmp_path / "out", RECIPE)
+    corrupt_dataset(ArraySource(array), tmp_path / "out", RECIPE)
     note = json.loads((tmp_path / "out" / "ctta-corrupt.json").read_text())
     assert note["input"] == {
         "name": "mine.npz",
@@ -100,7 +100,7 @@ def test_an_npy_with_labels_gives_the_same_as_an_npz(array, tmp_path):
         ArraySource(tmp_path / "x.npy", tmp_path / "y.npy"),
         ArraySource(tmp_path / "floats.npy", tmp_path / "y.npy"),
     ):
-        make_c(source, tmp_path / source.path.stem, RECIPE)
+        corrupt_dataset(source, tmp_path / source.path.stem, RECIPE)
     for name in ("contrast.npy", "gaussian_noise.npy", "labels.npy"):
         contents = {(tmp_path / folder / name).read_bytes() for folder in ("mine", "x", "floats")}
         assert len(contents) == 1
@@ -117,34 +117,34 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(request, tmp_path, kind, a
         given = request.getfixturevalue(kind)
         return ArraySource(given) if kind == "array" else FolderSource(given, file_format="png")
 
-    make_c(source(), tmp_path / "straight", RECIPE)
+    corrupt_dataset(source(), tmp_path / "straight", RECIPE)
 
     def stop(_part, done, _total):
         if done > after:
             raise Stopped
 
     with pytest.raises(Stopped):
-        make_c(source(), tmp_path / "out", RECIPE, progress=stop)
-    made, kept = make_c(source(), tmp_path / "out", RECIPE)
+        corrupt_dataset(source(), tmp_path / "out", RECIPE, progress=stop)
+    made, kept = corrupt_dataset(source(), tmp_path / "out", RECIPE)
     assert len(kept) == finished
     assert len(made) == (2 if kind == "array" else 4) - finished
     assert snapshot(tmp_path / "out") == snapshot(tmp_path / "straight")
-    assert make_c(source(), tmp_path / "out", RECIPE)[0] == []
+    assert corrupt_dataset(source(), tmp_path / "out", RECIPE)[0] == []
 
 
 def test_a_part_that_changed_is_made_again(array, tmp_path):
-    make_c(ArraySource(array), tmp_path / "out", RECIPE)
+    corrupt_dataset(ArraySource(array), tmp_path / "out", RECIPE)
     before = snapshot(tmp_path / "out")
     path = tmp_path / "out" / "contrast.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    made, kept = make_c(ArraySource(array), tmp_path / "out", RECIPE)
+    made, kept = corrupt_dataset(ArraySource(array), tmp_path / "out", RECIPE)
     assert (made, kept) == (["contrast.npy"], ["gaussian_noise.npy"])
     assert snapshot(tmp_path / "out") == before
 
 
 def test_more_corruptions_join_what_is_there(array, tmp_path):
-    make_c(ArraySource(array), tmp_path / "out", Recipe(("contrast",), (1, 5), seed=7))
-    made, kept = make_c(ArraySource(array), tmp_path / "out", RECIPE)
+    corrupt_dataset(ArraySource(array), tmp_path / "out", Recipe(("contrast",), (1, 5), seed=7))
+    made, kept = corrupt_dataset(ArraySource(array), tmp_path / "out", RECIPE)
     assert (made, kept) == (["gaussian_noise.npy"], ["contrast.npy"])
     note = json.loads((tmp_path / "out" / "ctta-corrupt.json").read_text())
     assert note["corruptions"] == ["contrast", "gaussian_noise"]
@@ -152,27 +152,27 @@ def test_more_corruptions_join_what_is_there(array, tmp_path):
 
 
 def test_another_seed_or_input_needs_another_folder(array, tmp_path):
-    make_c(ArraySource(array), tmp_path / "out", RECIPE)
+    corrupt_dataset(ArraySource(array), tmp_path / "out", RECIPE)
     with pytest.raises(ParameterError, match="another seed"):
-        make_c(ArraySource(array), tmp_path / "out", Recipe(RECIPE.corruptions, (1, 5), seed=8))
+        corrupt_dataset(ArraySource(array), tmp_path / "out", Recipe(RECIPE.corruptions, (1, 5), seed=8))
     with pytest.raises(ParameterError, match="another severities"):
-        make_c(ArraySource(array), tmp_path / "out", Recipe(RECIPE.corruptions, (1,), seed=7))
+        corrupt_dataset(ArraySource(array), tmp_path / "out", Recipe(RECIPE.corruptions, (1,), seed=7))
     np.savez(array, x=pixels(6, 20, 24, 3, seed=5), y=np.arange(6))
     with pytest.raises(ParameterError, match="another input, labels_sha256"):
-        make_c(ArraySource(array), tmp_path / "out", RECIPE)
+        corrupt_dataset(ArraySource(array), tmp_path / "out", RECIPE)
 
 
 def test_a_folder_with_other_files_is_left_alone(array, tmp_path):
     out = tmp_path / "CIFAR-10-C"
     out.mkdir()
     (out / "fog.npy").write_text("published")
-    with pytest.raises(BadData, match="is not empty and ctta corrupt did not make it"):
-        make_c(ArraySource(array), out, RECIPE)
+    with pytest.raises(BadData, match="is not empty and was not made by ctta corrupt"):
+        corrupt_dataset(ArraySource(array), out, RECIPE)
     assert [path.name for path in out.iterdir()] == ["fog.npy"]
 
 
 def test_a_folder_keeps_its_subfolders_under_corruption_and_severity(folder, tmp_path):
-    made, _ = make_c(FolderSource(folder, file_format="png"), tmp_path / "out", RECIPE)
+    made, _ = corrupt_dataset(FolderSource(folder, file_format="png"), tmp_path / "out", RECIPE)
     assert made == ["gaussian_noise/1", "gaussian_noise/5", "contrast/1", "contrast/5"]
     names = {path for path in snapshot(tmp_path / "out") if path.startswith("contrast/5")}
     assert names == {f"contrast/5/{name}" for name in ("n1/a.png", "n1/b.png", "n2/c.png", "n2/deep/d.png")}
@@ -184,7 +184,7 @@ def test_a_folder_keeps_its_subfolders_under_corruption_and_severity(folder, tmp
 
 
 def test_jpeg_files_keep_their_names_and_have_quality_85(folder, tmp_path):
-    make_c(FolderSource(folder), tmp_path / "out", Recipe(("contrast",), (3,)))
+    corrupt_dataset(FolderSource(folder), tmp_path / "out", Recipe(("contrast",), (3,)))
     assert sorted(snapshot(tmp_path / "out" / "contrast" / "3")) == [
         "n1/a.JPEG",
         "n1/b.jpg",
@@ -201,7 +201,7 @@ def test_jpeg_files_keep_their_names_and_have_quality_85(folder, tmp_path):
 
 
 def test_a_cropped_folder_reads_as_imagenet_c(folder, tmp_path):
-    make_c(FolderSource(folder, side=28), tmp_path / "out", Recipe(("contrast",), (5,)))
+    corrupt_dataset(FolderSource(folder, side=28), tmp_path / "out", Recipe(("contrast",), (5,)))
     (domain,) = imagenet_c(tmp_path / "out", ["contrast"], synsets=["n1", "n2"], side=28)
     assert domain.origin == "generated"
     assert domain.images.take(slice(None)).x.shape == (3, 3, 28, 28)
@@ -211,10 +211,10 @@ def test_a_cropped_folder_reads_as_imagenet_c(folder, tmp_path):
 def test_images_that_cannot_be_corrupted_are_named(folder, tmp_path, array):
     Image.new("RGB", (15, 40)).save(folder / "n2" / "e.png")
     with pytest.raises(BadData, match=r"e\.png is 15 x 40 pixels; corruptions need 16"):
-        make_c(FolderSource(folder), tmp_path / "out", Recipe(("contrast",), (5,)))
+        corrupt_dataset(FolderSource(folder), tmp_path / "out", Recipe(("contrast",), (5,)))
     (folder / "n2" / "e.png").write_text("<html>")
     with pytest.raises(BadData, match=r"e\.png cannot be decoded"):
-        make_c(FolderSource(folder), tmp_path / "out2", Recipe(("contrast",), (5,)))
+        corrupt_dataset(FolderSource(folder), tmp_path / "out2", Recipe(("contrast",), (5,)))
     (folder / "n2" / "e.png").rename(folder / "n2" / "c.png")
     with pytest.raises(BadData, match=r"would both become n2/c\.jpg"):
         FolderSource(folder)
@@ -245,14 +245,14 @@ def test_a_recipe_is_checked_before_work_begins(arguments, error):
 
 def test_progress_counts_every_image_of_every_part(array, tmp_path):
     seen = []
-    make_c(ArraySource(array), tmp_path / "out", RECIPE, progress=lambda *given: seen.append(given))
+    corrupt_dataset(ArraySource(array), tmp_path / "out", RECIPE, progress=lambda *given: seen.append(given))
     assert seen[-1] == ("contrast.npy", 24, 24)
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
 
 
 def test_grey_arrays_are_corrupted_and_read_back(tmp_path):
     np.savez(tmp_path / "grey.npz", x=pixels(4, 28, 28, 1), y=np.arange(4))
-    make_c(ArraySource(tmp_path / "grey.npz"), tmp_path / "out", RECIPE)
+    corrupt_dataset(ArraySource(tmp_path / "grey.npz"), tmp_path / "out", RECIPE)
     (domain,) = own_c(tmp_path / "out", ["contrast"], [5])
     clean = torch.from_numpy(np.load(tmp_path / "grey.npz")["x"]).permute(0, 3, 1, 2)
     assert torch.equal(domain.images.take(slice(None)).x, corrupt(clean, "contrast", severity=5, seed=7))

@@ -1,0 +1,146 @@
+"""One batch: check it, predict for it, with a window if there is one, and learn from it."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ctta._adapter.answer import finish
+from ctta._adapter.method import Learning, MethodPart, Step, _NonFiniteStep
+from ctta._checks.images import check_images
+from ctta.batch_norm import noting, statistics_of
+from ctta.errors import BatchTooSmall, InferenceMode, NonFiniteImages, NotTraceable
+from ctta.functional import diversity
+from ctta.norms import batch_norms, source_statistics_where_single
+from ctta.statistics import Batch, Source, Statistics
+
+
+class BatchPart(MethodPart):
+    """The part of `Adapter` that takes one batch from the user to the method."""
+
+    invalid: Literal["raise", "answer"]
+    reset_every: int | None
+    _layout: torch.memory_format
+    _keeps_statistics: bool
+
+    @property
+    def smallest_batch(self) -> int:
+        """The fewest images that a step takes with this model."""
+        return 2 if any(isinstance(statistics, Batch) for statistics in self._chosen_statistics()) else 1
+
+    def _chosen_statistics(self) -> list[Statistics]:
+        """Return the statistics of every batch norm, if the method leaves the choice to them."""
+        return [statistics_of(layer) for layer in batch_norms(self.student)] if self.uses_batch_statistics else []
+
+    def _refuse_impossible(self) -> None:
+        self._refuse_tracing()
+        if torch.is_inference_mode_enabled():
+            raise InferenceMode(
+                f"{type(self).__name__}.step learns and needs gradients; it was called inside torch.inference_mode. "
+                "Use torch.no_grad, or predict() to predict without learning."
+            )
+
+    def _refuse_tracing(self) -> None:
+        tracing = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
+        if tracing or torch.compiler.is_exporting():
+            raise NotTraceable(
+                f"{type(self).__name__} changes with every batch and cannot be traced, scripted or exported. "
+                "Export adapter.freeze(), a plain module that predicts as the adapter does now."
+            )
+
+    def _admit(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Check a batch and convert it for the student; also return which images are invalid, None if none is."""
+        broken = check_images(x)
+        if broken is not None and self.invalid == "raise":
+            raise NonFiniteImages(
+                f"Images must be finite; {int(broken.sum())} of {len(x)} contain NaN or Inf. Repair them, or use "
+                'invalid="answer" to predict for such a batch without learning from it.'
+            )
+        like = next(self.student.parameters(), x)
+        x = x.detach().to(like.device, like.dtype, memory_format=self._layout)
+        return (x.clone() if x.is_inference() else x), broken
+
+    def _step(self, x: Tensor, broken: Tensor | None) -> Learning:
+        if broken is not None:
+            logits = self._without_trace(lambda: self._answer_around(x, broken))
+            yield logits
+            return Step(logits, log={"invalid": float(broken.sum())})
+        if self._window is None:
+            return (yield from self._learn(x))
+        held, all_new = self._window.push(x)
+        if not all_new:
+            logits = self._answer_newest(held, len(x))
+            yield logits
+            return Step(logits)
+        learning = self._learn(held)
+        yield next(learning)[-len(x) :]
+        step = finish(learning)
+        return Step(step.logits[-len(x) :], step.loss, step.log)
+
+    def _predict(self, x: Tensor, broken: Tensor | None, allow_small: bool) -> Tensor:
+        if broken is not None:
+            return self._answer_around(x, broken)
+        if self._window is None:
+            return self._answer_newest(x, len(x)) if allow_small else self._answer(x)
+        return self._answer_newest(self._window.seen_with(x), len(x))
+
+    def _learn(self, x: Tensor) -> Learning:
+        self._refuse_too_small(x)
+        if self.reset_every is not None and self.steps and self.steps % self.reset_every == 0:
+            self.restore()
+        logits, step = None, None
+        try:
+            with noting(self) if self._keeps_statistics else nullcontext():
+                work = self.adapt(x)
+                if isinstance(work, Step):
+                    step = work
+                else:
+                    first = next(work)
+                    self.require_finite(first.sum())
+                    logits = first
+                    yield logits
+                    step = finish(work)
+        except _NonFiniteStep:
+            self._count_skipped()
+        finally:
+            self._drop_gradients()
+        if logits is None:
+            logits = self._answer(x) if step is None else step.logits
+            yield logits
+        step = step or Step(logits, log={"skipped": 1.0})
+        self.steps += 1
+        return Step(step.logits, step.loss, {**step.log, "diversity": diversity(step.logits).item()})
+
+    @torch.no_grad()
+    def _answer(self, x: Tensor) -> Tensor:
+        self._refuse_too_small(x)
+        return self.answer(x)
+
+    def _refuse_too_small(self, x: Tensor) -> None:
+        if len(x) < self.smallest_batch:
+            raise BatchTooSmall(
+                f"{type(self).__name__} normalises by batch statistics and needs at least {self.smallest_batch} "
+                f'images; got {len(x)}. Use window=16, statistics="prior:16" or a model without batch norm.'
+            )
+
+    def _answer_around(self, x: Tensor, broken: Tensor) -> Tensor:
+        """Predict for the valid images; an invalid one gets all-zero logits, so that every class is equally likely."""
+        # If none is valid, black images tell how many classes there are.
+        sound = x.new_zeros(x.shape) if broken.all() else x[~broken]
+        answers = self._answer_newest(sound, len(sound))
+        logits = answers.new_zeros(len(x), answers.shape[1])
+        if not broken.all():
+            logits[~broken] = answers
+        return logits
+
+    @torch.no_grad()
+    def _answer_newest(self, held: Tensor, newest: int) -> Tensor:
+        """Predict for the last images of a window; batch norms take their statistics from the whole window."""
+        alone = all(isinstance(statistics, Source) for statistics in self._chosen_statistics())
+        if alone and not self.predicts_batch_together:
+            return self.answer(held[-newest:])
+        with source_statistics_where_single(self):
+            return self.answer(held)[-newest:]

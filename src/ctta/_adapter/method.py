@@ -1,0 +1,198 @@
+"""What a method overrides and calls: the algorithm, its parameters, and steps that must be finite."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ctta._adapter.state import AdapterState
+from ctta.batch_norm import statistics_of
+from ctta.classifier import Classifier
+from ctta.errors import ModelError, NothingToTrain, ParameterError
+from ctta.norms import batch_norms
+from ctta.statistics import Batch, Source
+
+logger = logging.getLogger("ctta")
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Step:
+    """The result of one batch.
+
+    Args:
+        logits: The logits (N, C), made before learning from the batch.
+        loss: The loss, or None if there was no learning step.
+        log: Further numbers, such as the entropy or how many samples were kept.
+    """
+
+    logits: Tensor
+    loss: float | None = None
+    log: dict[str, float] = field(default_factory=dict)
+
+
+# What a method's adapt() returns: it yields the logits as soon as they are known, learns, and returns the Step.
+Learning = Generator[Tensor, None, Step]
+
+
+class _NonFiniteStep(Exception):
+    """Ends adapt() if a loss or gradient is not finite."""
+
+
+class MethodPart(AdapterState):
+    """The part of `Adapter` that a method overrides and calls."""
+
+    learns: ClassVar[bool] = True
+    uses_batch_statistics: ClassVar[bool] = True
+    trains: ClassVar[str] = "every parameter"
+    # Whether the prediction for a batch is made before the method takes anything from the batch.
+    predicts_first: ClassVar[bool] = True
+    # Whether the prediction for an image depends on the rest of its batch although no batch norm takes part.
+    predicts_batch_together: ClassVar[bool] = False
+    # Forward passes of a batch through a network in one step, and how many of them are differentiated.
+    passes: tuple[int, int]
+    # The networks whose logits make the prediction, in the order in which combine takes them.
+    answers_with: ClassVar[tuple[str, ...]] = ("student",)
+
+    student: Classifier
+
+    # A method overrides these.
+
+    def adapt(self, x: Tensor) -> Step | Learning:
+        """Predict for a batch and learn from it: the algorithm of the paper.
+
+        Write it as a generator that yields the logits as soon as they are known and returns the Step at the end. A
+        method may also return a Step directly; `ask` then has to learn before it can return the prediction.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1], on the device and in the dtype of the student.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def combine(*logits: Tensor) -> Tensor:
+        """Turn the logits of the networks in ``answers_with`` into the prediction.
+
+        Args:
+            logits: The logits (N, C) of each network, in the order of ``answers_with``.
+        """
+        return logits[0]
+
+    def answer(self, x: Tensor) -> Tensor:
+        """Predict without learning: the combined logits of the networks in ``answers_with``.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1].
+        """
+        return self.combine(*(getattr(self, name)(x) for name in self.answers_with))
+
+    # A method calls these.
+
+    def begin(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Finish the construction: set the parameters to train, build their optimizer, remember the initial state.
+
+        Args:
+            parameters: The parameters to train. All others are frozen.
+
+        Raises:
+            NothingToTrain: If the method learns and there are none.
+        """
+        trained = list(dict.fromkeys(parameters))
+        if self.learns:
+            self.require_trainable(trained)
+        layers = [layer for layer in batch_norms(self.student) if not isinstance(statistics_of(layer), Batch | Source)]
+        self._refuse_own_statistics(all(layer.running_mean is None for layer in layers))
+        learning = {id(p) for p in trained}
+        frozen = {f"student.{n}" for n, p in self.student.named_parameters() if id(p) not in learning}
+        self._start(trained, frozen)
+
+    def require_trainable(self, found: Sequence[object]) -> None:
+        """Raise NothingToTrain if the method found nothing to adapt in the model.
+
+        Args:
+            found: The parameters or layers that the method found.
+        """
+        if not found:
+            raise NothingToTrain(
+                f"{type(self).__name__} adapts {self.trains}; {type(self.student.model).__name__} has none. "
+                "Use a method that adapts every parameter, such as dmse."
+            )
+
+    def require_finite(self, value: Tensor) -> Tensor:
+        """Return a finite scalar; any other value ends the step, which then changes nothing.
+
+        Args:
+            value: A scalar, such as a loss.
+        """
+        if not torch.isfinite(value):
+            raise _NonFiniteStep
+        return value
+
+    def require_gradient(self, found: bool) -> None:
+        """Raise ModelError if no gradient reaches the parameters of the model.
+
+        Args:
+            found: Whether there is a gradient.
+        """
+        if not found:
+            raise ModelError(
+                f"{type(self).__name__} learns by gradients; none reaches the parameters of "
+                f"{type(self.student.model).__name__}. Remove no_grad, inference_mode and detach from its forward."
+            )
+
+    def attempt(self, step: Callable[[], Result]) -> Result | None:
+        """Run a part of a step that may not be finite. If it is not, count and log it, and leave no gradient behind.
+
+        Args:
+            step: The part to run.
+
+        Returns:
+            What the part returned, or None if it was not finite.
+        """
+        try:
+            return step()
+        except _NonFiniteStep:
+            self._count_skipped()
+            return None
+        finally:
+            self._drop_gradients()
+
+    def descend(self, loss: Tensor) -> None:
+        """Take one optimizer step; if the loss or a gradient is not finite, end the step and change nothing.
+
+        Args:
+            loss: The loss, a scalar.
+        """
+        self.require_gradient(loss.requires_grad)
+        self.require_finite(loss).backward()  # type: ignore[no-untyped-call]
+        self.apply_gradients()
+
+    def apply_gradients(self) -> None:
+        """Step the optimizer with the gradients that are there, if all of them are finite."""
+        assert self._optimizer is not None, "a method's __init__ must end with self.begin(parameters)"
+        self.require_gradient(any(p.grad is not None for p in self.student.parameters()))
+        self.require_finite(nn.utils.get_total_norm([p.grad for p in self.trained if p.grad is not None]))
+        self.keep_for_undo()
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def _refuse_own_statistics(self, free: bool) -> None:
+        if not free:
+            raise ParameterError(
+                f"The 'statistics' parameter is for methods that normalise by batch statistics; {type(self).__name__} "
+                "has statistics of its own. Leave it out."
+            )
+
+    def _count_skipped(self) -> None:
+        self.skipped += 1
+        logger.warning("step %d of %s was not finite and was skipped", self.steps, type(self).__name__)
+
+    def _drop_gradients(self) -> None:
+        if self._optimizer is not None:
+            self._optimizer.zero_grad(set_to_none=True)

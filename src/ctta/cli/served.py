@@ -1,0 +1,115 @@
+"""What `ctta serve` and `ctta replay` build alike: the source classifier, its adapters, and the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ctta.cli import options
+from ctta.cli.options import parse_settings
+
+if TYPE_CHECKING:
+    from ctta.adapter import Adapter
+    from ctta.classifier import Classifier
+    from ctta.guard import Rule
+
+Setting = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Set an argument of the method. May be repeated."),
+]
+Recipe = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DATASET", help="Start from the method's published settings for a dataset of ctta ls streams."
+    ),
+]
+Guard = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="RULE",
+        help="A rule that stops harmful learning, such as 'drift > usual + 0.75: fallback'; off for none. May be "
+        "repeated.",
+        show_default="the rules of ctta.Guarded",
+    ),
+]
+Method = Annotated[str, typer.Argument(help=f"A method: a name of ctta ls methods, {options.OWN}.")]
+Served = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Source model: a name of ctta ls models, timm:NAME, torchvision:NAME, hf:FOLDER, {options.OWN}."
+    ),
+]
+
+
+class StreamMode(str, Enum):
+    """The mode of new streams."""
+
+    adapt = "adapt"
+    frozen = "frozen"
+    shadow = "shadow"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source classifier and how adapters are built around it.
+
+    Args:
+        name: The model's name.
+        classifier: The classifier, on its device.
+        make: Builds an adapter.
+    """
+
+    name: str
+    classifier: Classifier
+    make: Callable[[Classifier], Adapter]
+
+
+def load_source(
+    method: str,
+    model: str,
+    weights: Path | None,
+    settings: Sequence[str],
+    device: str | None,
+    recipe: str | None = None,
+) -> Source:
+    """Load a model and choose a method for it.
+
+    Args:
+        method: The method's name.
+        model: The model's name.
+        weights: The weights file, if the model needs one.
+        settings: Arguments of the method, as name=value.
+        device: The device; None means the best.
+        recipe: A dataset whose published settings the method starts from; None starts from the method's defaults.
+    """
+    from ctta._system.device import choose_device  # noqa: PLC0415 - help and usage errors must not import torch
+    from ctta.bench.defaults import recipe as settings_for  # noqa: PLC0415
+    from ctta.datasets import get_dataset  # noqa: PLC0415
+    from ctta.nets.by_name import load_model  # noqa: PLC0415
+    from ctta.registry import get_method  # noqa: PLC0415
+
+    cls = get_method(method)
+    given: dict[str, Any] = ({} if recipe is None else settings_for(cls, get_dataset(recipe).name)) | parse_settings(
+        list(settings)
+    )
+    loaded = load_model(model, weights)
+    classifier = loaded.classifier.to(choose_device(device))
+    return Source(loaded.name, classifier, lambda source: cls(source, **given))
+
+
+def parse_guard(texts: Sequence[str] | None) -> tuple[Rule, ...]:
+    """Parse the values of --guard.
+
+    Args:
+        texts: The rules; None means the default ones, and "off" alone means none.
+    """
+    from ctta.guard import DEFAULT_RULES, Rule  # noqa: PLC0415 - imports torch through its package
+
+    if not texts:
+        return DEFAULT_RULES
+    return () if list(texts) == ["off"] else tuple(Rule.parse(text) for text in texts)

@@ -1,0 +1,224 @@
+"""What the page shows, as values that its templates read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ctta._system.files import size
+from ctta.bench.comparability import distinctions
+from ctta.bench.compare import Row, any_after, unlike_seeds
+from ctta.bench.record import Record
+from ctta.bench.spec import RunSpec
+from ctta.method_table import AFTER_NOTE
+from ctta.protocol import protocol_of
+from ctta.report.embed import Drawing
+from ctta.report.groups import Group
+from ctta.report.plots import MOST_ROWS, drawings
+
+
+class Figure(NamedTuple):
+    """A drawing and its caption.
+
+    Args:
+        drawing: The drawing.
+        caption: The caption.
+    """
+
+    drawing: Drawing
+    caption: str
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What the page shows of one run.
+
+    Args:
+        label: Method and settings.
+        seed: Seed of the run.
+        mean: Mean error in percent.
+        command: The command that made it.
+        tables: Facts of the run by heading.
+    """
+
+    label: str
+    seed: int
+    mean: float
+    command: str
+    tables: Mapping[str, Mapping[str, object]]
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the page shows of a group of comparable runs.
+
+    Args:
+        id: Anchor of the section.
+        heading: Its heading.
+        facts: What the runs have in common.
+        domains: Names of the domains.
+        rows: The rows of the table.
+        cells: The error of each row in each domain.
+        best: The lowest error of each domain; empty if there is nothing to compare.
+        best_mean: The lowest mean.
+        memory: Whether a row has its peak memory.
+        spread: Whether a row has several seeds.
+        unlike_seeds: The sets of seeds of the rows, if they differ.
+        after: The note on rows that predict after using the batch; None if there is none.
+        with_source: Whether a run was given source data.
+        curves: How many rows the curves show, if not all.
+        unlogged: Labels of rows with a run that has no step log.
+        figures: Drawings of the group.
+        runs: The runs.
+    """
+
+    id: str
+    heading: str
+    facts: Mapping[str, object]
+    domains: Sequence[str]
+    rows: Sequence[Row]
+    cells: Sequence[Sequence[str]]
+    best: Sequence[str]
+    best_mean: str
+    memory: bool
+    spread: bool
+    unlike_seeds: Sequence[str]
+    after: str | None
+    with_source: bool
+    curves: int | None
+    unlogged: Sequence[str]
+    figures: Sequence[Figure]
+    runs: Sequence[RunFacts]
+
+
+def sections_of(groups: Sequence[Group]) -> list[Section]:
+    """Describe groups of runs for the page.
+
+    Args:
+        groups: Groups of comparable runs.
+    """
+    named = zip(groups, _headings(groups), strict=True)
+    return [_section(number, group, heading) for number, (group, heading) in enumerate(named, start=1)]
+
+
+def _section(number: int, group: Group, heading: str) -> Section:
+    domains = list(group.rows[0].errors)
+    cells = [[row.errors.get(domain, float("nan")) for domain in domains] for row in group.rows]
+    return Section(
+        id=f"group-{number}",
+        heading=heading,
+        facts=_facts(group),
+        domains=[domain.replace("_", " ") for domain in domains],
+        rows=group.rows,
+        cells=[[f"{error:.1f}" for error in line] for line in cells],
+        best=[_lowest(column) for column in zip(*cells, strict=True)],
+        best_mean=_lowest([row.mean for row in group.rows], 2),
+        memory=any(row.peak_memory is not None for row in group.rows),
+        spread=any(row.spread is not None for row in group.rows),
+        unlike_seeds=unlike_seeds(group.rows),
+        after=AFTER_NOTE if any_after(group.rows) else None,
+        with_source=any(not record.source_free for record in group.records),
+        curves=MOST_ROWS if len(group.rows) > MOST_ROWS else None,
+        unlogged=sorted({row.label for row in group.rows if any(r.address not in group.logs for r in row.records)}),
+        figures=[Figure(drawing, caption) for drawing, caption in drawings(group, f"g{number}-")],
+        runs=[_run(row, record) for row in group.rows for record in row.records],
+    )
+
+
+def _headings(groups: Sequence[Group]) -> list[str]:
+    """A heading per group; headings that would be equal also name what differs."""
+    plain = [_heading(group.spec) for group in groups]
+    found = list(plain)
+    for heading in dict.fromkeys(plain):
+        indices = [index for index, other in enumerate(plain) if other == heading]
+        for index, facts in zip(indices, distinctions([groups[index].spec for index in indices]), strict=True):
+            found[index] += "".join(f", {name.replace('.', ' ')} {value}" for name, value in facts.items())
+    return found
+
+
+def _heading(spec: RunSpec) -> str:
+    times, domains = spec.protocol.get("times"), len(spec.corruptions)
+    parts = [
+        f"{spec.data_name} ({spec.data['origin']})",
+        spec.model_name,
+        spec.protocol_name,
+        times and f"{times} round{'s' if times != 1 else ''}",
+        not spec.learn and "without learning",
+        spec.severity and f"severity {spec.severity}",
+        f"{domains} domain{'s' if domains != 1 else ''}"
+        + (", all images" if spec.images is None else f" of {spec.images} images"),
+        f"batches of {spec.batch_size}",
+    ]
+    return ", ".join(str(part) for part in parts if part)
+
+
+def _facts(group: Group) -> dict[str, object]:
+    """What the runs of a group have in common, and the machines they ran on."""
+    spec = group.spec
+    machines = dict.fromkeys(_machine(record.environment) for record in group.records)
+    first = group.records[0]
+    return {
+        "data": {name: value for name, value in spec.data.items() if name != "corruption_seed"},
+        "model": spec.model,
+        "protocol": spec.protocol,
+        **_severity(spec),
+        "metric": f"{first.metric}; {first.direction}",
+        "scored": first.scored,
+        "machine": list(machines),
+    }
+
+
+def _severity(spec: RunSpec) -> dict[str, object]:
+    protocol = protocol_of(spec.protocol)
+    if protocol is not None and protocol.severity_text is not None:
+        return {"severity": protocol.severity_text}
+    # Clean images, and domains that are not corruptions, have no severity.
+    return {} if spec.severity is None else {"severity": spec.severity}
+
+
+def _machine(environment: Mapping[str, object]) -> str:
+    return plain({name: environment.get(name) for name in ("device", "threads", "cores", "system", "torch")})
+
+
+def _run(row: Row, record: Record) -> RunFacts:
+    elsewhere = {"spec", "address", "command", "settings", "environment", "errors", "mean", "counts"}
+    plumbing = {"format", "complete", "steps"}
+    outcome = {name: value for name, value in record.to_json().items() if name not in elsewhere | plumbing}
+    memory = None if record.peak_memory is None else size(record.peak_memory)
+    return RunFacts(
+        label=row.label,
+        seed=record.spec.seed,
+        mean=record.mean,
+        command=record.command,
+        tables={
+            "settings": record.settings,
+            "specification": {"address": record.address} | record.spec.to_json(),
+            "environment": record.environment,
+            "outcome": outcome | {"peak_memory": memory},
+        },
+    )
+
+
+def _lowest(values: Sequence[float], digits: int = 1) -> str:
+    known = [value for value in values if not math.isnan(value)]
+    # A single row has nothing to be compared with.
+    return f"{min(known):.{digits}f}" if len(values) > 1 and known else ""
+
+
+def plain(value: object) -> str:
+    """A value of a record in readable form.
+
+    Args:
+        value: Anything that JSON can hold.
+    """
+    if isinstance(value, Mapping):
+        named = [str(value["name"])] if "name" in value else []
+        rest = {name: inner for name, inner in value.items() if name != "name"}
+        return "; ".join(named + [f"{name}: {plain(inner)}" for name, inner in rest.items()])
+    if isinstance(value, (list, tuple)):
+        return ", ".join(plain(inner) for inner in value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "–" if value is None else str(value)

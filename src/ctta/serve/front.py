@@ -1,0 +1,117 @@
+"""What the HTTP and the gRPC front end share: a service, its model, its tokens and its metrics."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future
+
+from ctta.classifier import Classifier
+from ctta.errors import QueueFull, UnknownServed
+from ctta.serve.metrics import Metrics
+from ctta.serve.protocol import VERSION, Inference, ModelInfo
+from ctta.serve.service import Service
+from ctta.serve.shapes import Shapes, channels_of
+from ctta.serve.tokens import Right, Tokens
+from ctta.serve.types import Ask, Reply
+from ctta.serve.wire import most_bytes
+
+
+class Front:
+    """A service as its front ends see it.
+
+    Args:
+        service: The service.
+        classifier: Its source classifier.
+        tokens: Who may do what; by default everybody may do everything.
+    """
+
+    def __init__(self, service: Service, classifier: Classifier, tokens: Tokens | None = None) -> None:
+        self.service = service
+        self.tokens = Tokens() if tokens is None else tokens
+        self.limits = service.limits
+        self.metrics = Metrics(service.streams, service.limits.streams)
+        self.shapes = Shapes(classifier)
+        self.model = ModelInfo(
+            service.name, service.num_classes, service.class_names, (channels_of(classifier), -1, -1)
+        )
+        weights = sum(value.numel() * value.element_size() for value in classifier.state_dict().values())
+        #: Most bytes of a request, of an uploaded state, and of all bodies that are being read.
+        self.most_bytes = most_bytes(service.limits)
+        # An adapter holds a student, a teacher, an optimizer and prototypes; sixteen times the weights is ample.
+        self.most_state_bytes = 16 * weights + (64 << 20)
+        self.bodies = Budget(4 * max(self.most_bytes, self.most_state_bytes))
+
+    def check_model(self, model: str, version: str = "") -> None:
+        """Refuse a request for another model.
+
+        Args:
+            model: The name in the request.
+            version: The version in the request; "" means any.
+
+        Raises:
+            UnknownServed: The service has another model, or no such version of it.
+        """
+        if model != self.model.name:
+            raise UnknownServed(model, [self.model.name])
+        if version not in ("", VERSION):
+            raise UnknownServed(f"{model}/versions/{version}", [f"{model}/versions/{VERSION}"])
+
+    def submit(self, request: Inference, right: Right) -> Future[Reply]:
+        """Queue a request; a token that may only ask is answered without being learnt from.
+
+        The first request with images of a new shape waits for the network to try it; see `Shapes.known`.
+
+        Args:
+            request: The request.
+            right: The right of its token.
+
+        Raises:
+            InputError, ServiceError: The request is refused.
+        """
+        self.shapes.check(tuple(request.images.shape[1:]))
+        learn = request.learn and right >= Right.TEACH
+        start = time.monotonic()
+        future = self.service.submit(Ask(request.stream, request.images, request.id, learn))
+        future.add_done_callback(lambda done: self._count(request.stream, done, start))
+        return future
+
+    def _count(self, stream: str, done: Future[Reply], start: float) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self.metrics.answered(stream, time.monotonic() - start)
+
+
+class Budget:
+    """A number of bytes that all bodies together may take while they are read.
+
+    Args:
+        most: The number.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken = 0
+        self._lock = threading.Lock()
+
+    def take(self, count: int) -> None:
+        """Take some bytes; `give` returns them.
+
+        Args:
+            count: How many.
+
+        Raises:
+            QueueFull: There are not so many left.
+        """
+        with self._lock:
+            if self._taken + count > self._most:
+                raise QueueFull(f"The service is reading {self._taken} bytes of other requests; it may {self._most}.")
+            self._taken += count
+
+    def give(self, count: int) -> None:
+        """Return bytes that were taken.
+
+        Args:
+            count: How many.
+        """
+        with self._lock:
+            self._taken -= count

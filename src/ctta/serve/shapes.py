@@ -1,0 +1,79 @@
+"""Which shapes of images a network takes: tried once on the source, so that a wrong one never reaches a batch."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+import torch
+from torch import nn
+
+from ctta.classifier import Classifier
+from ctta.errors import CttaError, ImageShape
+
+_REMEMBERED = 256
+
+
+class Shapes:
+    """Remembers for each shape of an image whether the network can be given it.
+
+    Args:
+        classifier: The source classifier.
+    """
+
+    def __init__(self, classifier: Classifier) -> None:
+        self._classifier = classifier
+        self._lock = threading.Lock()
+        self._found: OrderedDict[tuple[int, ...], str | None] = OrderedDict()
+
+    def known(self, shape: tuple[int, ...]) -> bool:
+        """Return whether `check` has been asked about a shape, and answers at once.
+
+        Args:
+            shape: Channels, height and width.
+        """
+        return shape in self._found
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Refuse a shape that the network cannot be given. The first time, the network is given a black image.
+
+        Args:
+            shape: Channels, height and width.
+
+        Raises:
+            ImageShape: The network cannot.
+        """
+        with self._lock:
+            if shape not in self._found:
+                self._found[shape] = self._try(shape)
+                while len(self._found) > _REMEMBERED:
+                    self._found.popitem(last=False)
+            reason = self._found[shape]
+        if reason is not None:
+            raise ImageShape(
+                f"The model cannot be given images of {shape[0]} channels, {shape[1]} x {shape[2]} pixels: {reason}"
+            )
+
+    def _try(self, shape: tuple[int, ...]) -> str | None:
+        network = self._classifier
+        device = next((p.device for p in network.parameters()), torch.device("cpu"))
+        try:
+            with torch.inference_mode():
+                network(torch.zeros(1, *shape, device=device))
+        except CttaError as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001, a network may refuse a shape in any way
+            return str(error).strip().split("\n")[0][:200]
+        return None
+
+
+def channels_of(classifier: Classifier) -> int:
+    """Return how many channels a network's images have, or -1 if that is not known.
+
+    Args:
+        classifier: The classifier.
+    """
+    if classifier.mean is not None:
+        return classifier.mean.shape[1]
+    first = next((layer for layer in classifier.modules() if isinstance(layer, nn.Conv2d)), None)
+    return -1 if first is None else first.in_channels
