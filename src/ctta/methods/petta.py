@@ -18,8 +18,8 @@ from ctta.augment import AnyView, View
 from ctta.classifier import Classifier
 from ctta.errors import ParameterError, TooFewClasses
 from ctta.functional import class_means, cross_entropy, symmetric_cross_entropy
-from ctta.methods._feature_statistics import FeatureStatistics, feature_statistics_from_source
-from ctta.methods._rotta_parts import Memory, replace_batch_norms, updating
+from ctta.methods._parts.feature_statistics import FeatureStatistics, feature_statistics_from_source
+from ctta.methods._parts.rotta import Memory, replace_batch_norms, updating
 from ctta.options import SharedOptions, check_bounds
 from ctta.recipes import per_dataset
 from ctta.registry import register
