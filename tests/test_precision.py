@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 
+from ctta._system import processor
 from ctta.bench.demo import prepare_demo
 from ctta.bench.prequential import evaluate
 from ctta.classifier import Precision
 from ctta.datasets.digits import digits
+from ctta.errors import ParameterError
 from ctta.nets import classifier
 from ctta.registry import method
 
@@ -46,3 +50,21 @@ def test_bf16_moves_the_mean_error_on_the_digits_by_less_than_a_third_of_a_point
         return evaluate(method(name)(classifier("digits_resnet8"), **options), stream).mean
 
     assert abs(error("bf16") - error("fp32")) < 0.3
+
+
+def test_bf16_is_refused_where_it_would_end_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctta.adapter.bf16_crashes", lambda: True)
+    with pytest.raises(ParameterError, match="ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16"):
+        method("tent")(classifier("digits_resnet8"), precision="bf16")
+    assert method("tent")(classifier("digits_resnet8")).precision == "fp32"
+
+
+def test_a_child_process_that_dies_of_a_product_tells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cpu = tmp_path / "cpuinfo"
+    cpu.write_text("flags : amx_tile\n")
+    monkeypatch.setattr(processor, "_CPU", cpu)
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    monkeypatch.setattr(processor, "_PRODUCT", "import os; os.abort()")
+    assert processor.bf16_crashes.__wrapped__()
+    monkeypatch.setattr(processor, "_PRODUCT", "")
+    assert not processor.bf16_crashes.__wrapped__()

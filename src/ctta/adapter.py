@@ -24,6 +24,7 @@ from ctta._adapter.batches import BatchPart
 from ctta._adapter.layout import fastest_layout
 from ctta._adapter.method import Learning, Step
 from ctta._checks.arguments import CheckedArguments, collected_options
+from ctta._system.processor import WITHOUT_AMX, bf16_crashes
 from ctta.classifier import Classifier, Precision
 from ctta.freeze import Frozen, LoadedStatistics, load_into
 from ctta.norms import choose_statistics
@@ -105,6 +106,12 @@ class Adapter(CheckedArguments, BatchPart):
             raise errors.ModelError(
                 f"{type(source.model).__name__} has float16 weights, in which optimizer steps underflow and overflow. "
                 'Use model.float(), with precision="bf16" for speed.'
+            )
+        on_cpu = all(p.device.type == "cpu" for p in source.parameters())
+        if precision == "bf16" and on_cpu and bf16_crashes():
+            raise errors.ParameterError(
+                "This processor announces AMX instructions and traps them: bfloat16 would end the process. Start Python "
+                f'with {"=".join(WITHOUT_AMX)} in its environment, or use precision="fp32".'
             )
         self.source_digest = source.digest()
         # Eval mode: no dropout and no stochastic depth.
