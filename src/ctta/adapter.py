@@ -110,7 +110,7 @@ class Adapter(CheckedArguments, BatchPart):
         on_cpu = all(p.device.type == "cpu" for p in source.parameters())
         if precision == "bf16" and on_cpu and bf16_crashes():
             raise errors.ParameterError(
-                "This processor announces AMX instructions and traps them: bfloat16 would end the process. Start Python "
+                "This processor announces AMX instructions and traps them: bfloat16 would end the process. Start "
                 f'with {"=".join(WITHOUT_AMX)} in its environment, or use precision="fp32".'
             )
         self.source_digest = source.digest()
