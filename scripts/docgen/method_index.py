@@ -17,8 +17,8 @@ from docgen.source import source_of
 
 _CITED = re.compile(r'[^";]+"[^"]+"(?:, [^.;]*?\d{4})?')
 _ORDER = [
-    *("source", "bn", "lame", "t3a", "tent", "rpl", "shot", "eata", "rdumb", "sar", "deyo", "cotta", "rmt", "santa"),
-    *("dmse", "rotta", "roid", "cmf", "asr", "palm", "law"),
+    *("source", "bn", "bnema", "dua", "lame", "t3a", "tent", "rpl", "shot", "eata", "rdumb", "asr", "sar", "deyo"),
+    *("memo", "cotta", "petal", "rmt", "obao", "santa", "dmse", "rotta", "petta", "note", "roid", "cmf", "palm", "law"),
 ]
 
 
