@@ -9,9 +9,10 @@ ISA_TESTS := tests/test_layout.py tests/test_conformance.py tests/nets/test_trai
 demo: .venv/.installed
 	$(BIN)/ctta demo
 
-# One torch thread per worker: two-thread torch beside a busy neighbour is many times slower.
+# One torch thread per worker: two-thread torch beside a busy neighbour is many times slower. A file stays with one
+# worker, so that its networks are trained and its fixtures made once.
 test: .venv/.installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not models and not ray and not serve"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve"
 
 # A short part of the tests with the instructions of older processors: oneDNN then takes other kernels.
 test-isa: .venv/.installed
@@ -35,7 +36,7 @@ pythons: .venv/.installed
 
 # The fast tests with the lowest versions that pyproject.toml allows.
 lowest: .venv-lowest/.installed
-	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto -m "not models and not ray and not serve and not slow"
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not slow"
 
 # Thousands of damaged files and killed runs: the long forms of tests/hostile; parts by `python -m hostile NAME`.
 hostile: .venv/.installed
