@@ -2,8 +2,9 @@
 
 A breaking stream starts and ends with good data. In between come images that teach nothing: one class only, noise,
 black frames, sorted labels; or the learning rate is too high all along. The unadapted network under the batch's
-statistics is the measure: how much worse is the guarded adapter over any 20 batches after its first alarm, and over the
-first 20 good batches after the bad ones? On a healthy stream that the adapter gains from, an alarm is a false one.
+statistics is the measure: by how many points of error is the guarded adapter worse until its first alarm, over any 20
+batches after it, and over the first 20 good batches after the bad ones? On a healthy stream that the adapter gains
+from, an alarm is a false one.
 
 Tasks: "digits"; "cifar10-first" and "cifar10-last", 600 of the first or last 5,000 test images under each corruption in
 batches of 50; "results-first" and "results-last", healthy only, the same images in batches of 200 as in docs/results.
@@ -53,24 +54,25 @@ class Outcome:
     batch_statistics: float
     unguarded: float | None
     alarms: list[int]
+    until_alarm: float | None
     worst_after_alarm: float | None
-    first_good: float
+    first_good: float | None
 
     def verdict(self) -> str:
         """Whether the guard did what it is for."""
         if self.trial == "healthy":
             held = not self.alarms or self.guarded > self.batch_statistics
         else:
-            held = (self.worst_after_alarm or 0.0) <= ALLOWED and self.first_good <= ALLOWED
+            held = (self.worst_after_alarm or 0.0) <= ALLOWED and (self.first_good or 0.0) <= ALLOWED
         return "holds" if held else "FAILS"
 
     def __str__(self) -> str:
         alone = "" if self.unguarded is None else f", unguarded {self.unguarded:.1f}"
-        worst = "-" if self.worst_after_alarm is None else f"{self.worst_after_alarm:+.1f}"
         return (
             f"{self.task:13} {self.method:5} {self.trial:14} {self.verdict()}: guarded {self.guarded:.1f}, batch "
-            f"statistics {self.batch_statistics:.1f}{alone}; alarms at {self.alarms}; worst {SPAN} after an alarm "
-            f"{worst}; first {SPAN} good {self.first_good:+.1f}"
+            f"statistics {self.batch_statistics:.1f}{alone}; alarms at {self.alarms}; mean until the first "
+            f"{_points(self.until_alarm)}, worst {SPAN} after it {_points(self.worst_after_alarm)}; "
+            f"first {SPAN} good {_points(self.first_good)}"
         )
 
 
@@ -109,9 +111,14 @@ def run(task: str, method: str, trial: Trial, source: Classifier, *, rules: str,
         batch_statistics=sum(base) / len(base),
         unguarded=sum(alone) / len(alone) if alone else None,
         alarms=alarms,
+        until_alarm=excess[: alarms[0] + 1].mean().item() if alarms else None,
         worst_after_alarm=after.unfold(0, SPAN, 1).mean(1).max().item() if len(after) >= SPAN else None,
-        first_good=excess[trial.good_again : trial.good_again + SPAN].mean().item(),
+        first_good=excess[trial.good_again : trial.good_again + SPAN].mean().item() if trial.good_again else None,
     )
+
+
+def _points(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.1f}"
 
 
 def _error(logits: Tensor, y: Tensor) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import ctta
+from ctta.adapter import Adapter
 from ctta.errors import CheckpointError, MethodMismatch, ParameterError, SourceMismatch
 from ctta.guard import DEFAULT_RULES, Compared, Rule, Signals, Watch, parse_rules
 from ctta.testing import Subject, checks
@@ -77,6 +79,21 @@ def test_a_rollback_returns_to_the_last_state_that_stayed_without_an_alarm() -> 
     adapter.judge(Signals(48, 0.5, 0.5, finite=False), learnt=True)
     # Kept after two and after four steps; only the first has seen two more without an alarm.
     assert adapter.steps == 2
+
+
+@pytest.mark.parametrize(("method", "scale"), [(ctta.Tent, 1.0), (ctta.DMSE, 1.0), (ctta.RMT, 2.0), (ctta.ROID, 1.0)])
+def test_a_method_that_adds_up_two_networks_is_not_taken_for_surer(method: type[Adapter], scale: float) -> None:
+    adapter = ctta.Guarded(method(model()), every=1)
+    x = batches(1)[0]
+    unadapted = ctta.BN(model()).predict(x).double().softmax(1)
+    entropy = -(unadapted * unadapted.log()).sum(1).mean().item() / math.log(10)
+    first = adapter.reference.predict(x, 48)
+    first[0] = first[0].roll(1)  # one of 48 predictions differs
+    compared = adapter.pool.add(first, adapter.reference.predict(x, 48), adapter.reference.logit_scale)
+    assert compared is not None
+    assert adapter.reference.logit_scale == scale
+    if method is not ctta.ROID:  # which corrects its answers for the classes of the batch
+        assert compared.drift == pytest.approx(1 / 48 / max(entropy, 0.05), rel=1e-4)
 
 
 def test_the_states_to_return_to_are_small() -> None:

@@ -67,7 +67,7 @@ class GuardedAnswer(Answer):
             return Step(self.logits, step.loss, step.log)
         compared = None
         if self._compares and self._referred is not None:
-            compared = guarded.pool.add(self._own, self._referred)
+            compared = guarded.pool.add(self._own, self._referred, guarded.reference.logit_scale)
         verdict = guarded.judge(signals_of(self._own, step, compared), learnt=True)
         return Step(self.logits, step.loss, {**step.log, **self._log(verdict)})
 

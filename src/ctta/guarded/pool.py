@@ -30,18 +30,19 @@ class Pool:
         self.referred: Tensor | None = None
 
     @torch.no_grad()
-    def add(self, own: Tensor, referred: Tensor) -> Compared | None:
+    def add(self, own: Tensor, referred: Tensor, logit_scale: float = 1.0) -> Compared | None:
         """Add a batch, and return the comparison once there are enough images; the pool is then empty again.
 
         Args:
             own: The logits of the adapter.
             referred: The logits of the reference for the same images.
+            logit_scale: The reference's `Reference.logit_scale`.
         """
         self.own = _added(self.own, own)
         self.referred = _added(self.referred, referred)
         self.images += len(own)
         self.equal += int((own.argmax(1) == referred.argmax(1)).sum())
-        self.entropy += entropy(referred.double()).sum().item() / _largest_entropy(referred)
+        self.entropy += entropy(referred.double() / logit_scale).sum().item() / _largest_entropy(referred)
         if self.images < _ENOUGH:
             return None
         agreement = self.equal / self.images

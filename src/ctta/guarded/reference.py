@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 
+import torch
 from torch import Tensor
 
 from ctta.adapter import Adapter
@@ -14,12 +16,17 @@ class Reference:
 
     Args:
         adapter: An adapter in its initial state. It never learns.
+
+    Attributes:
+        logit_scale: By how much the logits of one network are multiplied in the prediction: a method that adds up the
+            logits of two networks looks surer than one that averages them, and is not.
     """
 
     def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter
         # The images of the guarded adapter's window are given with every call.
         adapter._window = None
+        self.logit_scale = _logit_scale(adapter)
 
     @classmethod
     def of(cls, adapter: Adapter) -> Reference:
@@ -42,3 +49,14 @@ class Reference:
             newest: How many of them to predict for.
         """
         return self.adapter.predict(held, allow_small=True)[-newest:]
+
+
+def _logit_scale(adapter: Adapter) -> float:
+    networks = len(adapter.answers_with)
+    if networks == 1:
+        return 1.0
+    # Before the first step the networks are equal.
+    one_hot = torch.eye(1, max(2, adapter.student.num_classes))
+    combined = adapter.combine(*[one_hot] * networks)[0]
+    scale = (combined[0] - combined[1]).item()
+    return scale if 0 < scale < math.inf else 1.0
