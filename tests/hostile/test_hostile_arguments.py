@@ -42,7 +42,7 @@ class Untouchable(nn.Module):
 NUMBERS = (float("nan"), float("inf"), 1j, 10**400, -(10**400))
 OTHERS = ("x", b"1", {1}, object(), ...)
 MAY_BE_NONE = {"window", "reset_every", "alpha", "batch_size", "prototypes", "fisher", "source", "projection"}
-MAY_BE_NONE |= {"feature_mean", "feature_var", "prior_mean", "prior_var"}
+MAY_BE_NONE |= {"come_mass", "feature_mean", "feature_var", "prior_mean", "prior_var"}
 MAY_BE_LISTS = {"source"}
 
 

@@ -56,7 +56,10 @@ def printable(path: str | os.PathLike[str]) -> str:
     Args:
         path: A path, or a part of one.
     """
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    try:
+        return os.fsencode(path).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # a lone surrogate that stands for no byte, which TOML and JSON can spell
+        return os.fspath(path).encode("utf-8", "backslashreplace").decode()
 
 
 def size(count: float) -> str:

@@ -46,7 +46,9 @@ class _Group(TyperGroup):
         except BrokenPipeError:  # the reader, such as `head`, has seen enough: click ends quietly
             raise
         except (CttaError, OSError) as error:
-            typer.echo(f"{type(error).__name__}: {error}", err=True)
+            # Quoted input may hold lone surrogates, which no encoding of a terminal has.
+            said = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
+            typer.echo(said, err=True)
             raise typer.Exit(1) from error
 
 

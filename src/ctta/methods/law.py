@@ -86,7 +86,7 @@ class LAW(LayerRates):
         yield logits.detach()
         logits_aug = self.student(self.view(x, self.generator))
         fisher = self.fisher + self.information(logits)
-        consistency = self.lambda_ce * logits.shape[1] * cross_entropy(logits_aug, logits).mean()
+        consistency = self.lambda_ce * (logits.shape[1] * cross_entropy(logits_aug, logits).mean())
         loss = entropy(logits).mean() + consistency
         gradient = self.descend_at(loss, self.rates_of(fisher))
         self.fisher = fisher

@@ -98,7 +98,7 @@ class PALM(LayerRates):
         sensitivity, rates, uncertain = self.choose_rates(logits)
         h = entropy(logits)
         low = h[h.detach() < self.e_margin]
-        consistency = self.lambda_ce * logits.shape[1] * cross_entropy(logits_aug, logits).mean()
+        consistency = self.lambda_ce * (logits.shape[1] * cross_entropy(logits_aug, logits).mean())
         loss = low.sum() / max(len(low), 1) + consistency
         self.descend_at(loss, rates)
         self.sensitivity, self.rates = sensitivity, rates
