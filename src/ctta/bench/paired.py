@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import NamedTuple
 
 from ctta.bench.compare import NONE, Row, differences, write_table
 from ctta.bench.record import Record
@@ -14,6 +15,18 @@ from ctta.errors import UnlikeRuns
 
 #: Reads the step log of a run; None if the run has none.
 ReadSteps = Callable[[Record], Sequence[StepFacts] | None]
+
+
+class Paired(NamedTuple):
+    """A difference in mean error.
+
+    Args:
+        points: The difference in percentage points.
+        standard_error: Its standard error; None if every domain has a single batch.
+    """
+
+    points: float
+    standard_error: float | None
 
 
 @dataclass(frozen=True)
@@ -31,6 +44,10 @@ class Difference:
     seeds: tuple[int, ...]
     points: float
     standard_error: float | None
+
+    def __str__(self) -> str:
+        """The difference and its standard error, with their signs."""
+        return f"{self.points:+.2f}" + ("" if self.standard_error is None else f" ± {self.standard_error:.2f}")
 
     def to_json(self) -> dict[str, object]:
         """The difference as a JSON object."""
@@ -63,8 +80,7 @@ def pair_rows(
 
     All domains of a stream show the same images in the same order, so the predictions for one image are not
     independent. The n-th batches of all domains therefore count as one observation, and the standard error is that of
-    the mean over these observations. Seeds show the same images once more, so they do not make it smaller: it is the
-    root mean square of the standard errors of the seeds.
+    the mean over these observations; see `combined` for several seeds.
 
     Args:
         table: Rows of comparable runs.
@@ -91,7 +107,7 @@ def pair_rows(
     return Pairing(chosen.label, tuple(found), unpaired)
 
 
-def paired_difference(first: Sequence[StepFacts], second: Sequence[StepFacts]) -> tuple[float, float | None]:
+def paired_difference(first: Sequence[StepFacts], second: Sequence[StepFacts]) -> Paired:
     """The difference in mean error between two runs, and its standard error over batches of images.
 
     The difference is that of the means over domains. A domain that comes again counts its batches from the first one.
@@ -107,7 +123,7 @@ def paired_difference(first: Sequence[StepFacts], second: Sequence[StepFacts]) -
         >>> fog = {"domain": "fog", "severity": 5, "images": 10}
         >>> one, other = [fog | {"wrong": wrong} for wrong in (5, 3)], [fog | {"wrong": wrong} for wrong in (3, 3)]
         >>> paired_difference(one, other)
-        (10.0, 10.0)
+        Paired(points=10.0, standard_error=10.0)
     """
     if [_batch(step) for step in first] != [_batch(step) for step in second]:
         raise UnlikeRuns("The two runs must have the same batches: domains, severities and images of every step.")
@@ -128,10 +144,26 @@ def paired_difference(first: Sequence[StepFacts], second: Sequence[StepFacts]) -
         shares[index] = shares.get(index, 0.0) + weight * mine["images"]
     points, count = sum(parts.values()), len(parts)
     if count < 2:
-        return points, None
+        return Paired(points, None)
     # With batches of equal size this is the standard deviation of the observations divided by the root of their number.
     squares = sum((parts[number] - shares[number] * points) ** 2 for number in parts)
-    return points, math.sqrt(count / (count - 1) * squares)
+    return Paired(points, math.sqrt(count / (count - 1) * squares))
+
+
+def combined(seeds: Sequence[Paired]) -> Paired:
+    """The mean difference over seeds.
+
+    Another seed may show the same images in another order, so several seeds do not make the standard error smaller: it
+    is the root mean square of theirs.
+
+    Args:
+        seeds: The difference with each seed.
+    """
+    errors = [found.standard_error for found in seeds if found.standard_error is not None]
+    return Paired(
+        statistics.fmean(found.points for found in seeds),
+        math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else None,
+    )
 
 
 def paired_table(pairing: Pairing, form: str = "text") -> str:
@@ -173,25 +205,17 @@ def _difference(row: Row, other: Row, read_steps: ReadSteps) -> Difference:
             f"of images: {_listed(row.seeds)} and {_listed(other.seeds)}. Run both with the same seeds."
         )
     if unlike := differences([mine[seeds[0]], theirs[seeds[0]]]):
-        raise UnlikeRuns(f"{row.label} and {other.label} did not see the same images: they differ in {_listed(unlike)}.")
-    found = [_of_seed(mine[seed], theirs[seed], (row.label, other.label), read_steps) for seed in seeds]
-    errors = [error for _, error in found if error is not None]
-    return Difference(
-        label=row.label,
-        seeds=seeds,
-        points=statistics.fmean(points for points, _ in found),
-        standard_error=math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else None,
-    )
+        raise UnlikeRuns(f"{row.label} and {other.label} are not on the same images: they differ in {_listed(unlike)}.")
+    found = combined([_of_seed(mine[seed], theirs[seed], (row.label, other.label), read_steps) for seed in seeds])
+    return Difference(row.label, seeds, found.points, found.standard_error)
 
 
-def _of_seed(
-    first: Record, second: Record, labels: tuple[str, str], read_steps: ReadSteps
-) -> tuple[float, float | None]:
+def _of_seed(first: Record, second: Record, labels: tuple[str, str], read_steps: ReadSteps) -> Paired:
     steps = []
     for record, label in zip((first, second), labels, strict=True):
         read = read_steps(record)
         if not read:
-            raise UnlikeRuns(f"The run of {label} with seed {record.spec.seed} has no step log, so it cannot be paired.")
+            raise UnlikeRuns(f"{label} cannot be paired: its run with seed {record.spec.seed} has no step log.")
         steps.append(read)
     try:
         return paired_difference(*steps)

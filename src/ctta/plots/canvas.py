@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ctta.plots.elements import LineStyle, marker_at, stroke, text
+from ctta.plots.elements import LineStyle, dot_at, marker_at, stroke, text
 from ctta.plots.panel import LABEL, TICK, Panel
 from ctta.plots.text import escaped, text_width
 
@@ -23,6 +23,17 @@ class Area(NamedTuple):
     """The legend sample of a filled area."""
 
     colour: str
+
+
+class Dot(NamedTuple):
+    """The legend sample of dots."""
+
+    style: LineStyle
+    size: float
+
+
+#: What a legend can show beside a label.
+Sample = LineStyle | Area | Dot
 
 
 class Canvas:
@@ -48,7 +59,7 @@ class Canvas:
         self.panels.append(panel)
         return panel
 
-    def legend(self, entries: Sequence[tuple[str, LineStyle | Area]], top: float) -> float:
+    def legend(self, entries: Sequence[tuple[str, Sample]], top: float) -> float:
         """Draw a legend in as many columns as fit, read row by row.
 
         Args:
@@ -81,11 +92,13 @@ class Canvas:
         """
         self._around.append(text(x, y, words, LABEL, anchor="middle", turn=turn))
 
-    def _entry(self, left: float, top: float, label: str, sample: LineStyle | Area) -> None:
+    def _entry(self, left: float, top: float, label: str, sample: Sample) -> None:
         middle = top + 0.55 * _LINE
         if isinstance(sample, Area):
             box = f'x="{left:g}" y="{middle - 3:g}" width="20" height="6"'
             self._around.append(f'<rect {box} fill="{sample.colour}" fill-opacity=".8"/>')
+        elif isinstance(sample, Dot):
+            self._around.append(dot_at(left + 14, middle, sample.style, sample.size))
         else:
             self._around.append(stroke(f"M{left:g} {middle:g}h20", sample) + marker_at(left + 10, middle, sample))
         self._around.append(text(left + 25, middle + 0.35 * TICK, label, TICK))

@@ -56,6 +56,7 @@ METHOD_STYLES = {
     "memo": LineStyle(_SKY, "--", "<"),
     "t3a": LineStyle(_PINK, "-.", "o"),
     "lame": LineStyle(_OLIVE, "-.", "D"),
+    "trio": LineStyle(_WINE, ":", "s"),
 }
 
 
