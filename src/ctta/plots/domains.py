@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from ctta.bench.compare import Row
-from ctta.plots.canvas import Area, Canvas, Dot, Plot, Sample
+from ctta.plots.canvas import WIDTH, Area, Canvas, Dot, Plot, Sample
 from ctta.plots.elements import LineStyle
 from ctta.plots.panel import TICK, Box, Panel, nice_ticks
 from ctta.plots.rows import label_margin, row_ticks
@@ -21,13 +21,16 @@ _CELL = 14.0
 _BETTER, _WORSE, _EQUAL = (0x00, 0x62, 0x9B), (0xC8, 0x52, 0x00), (0xF2, 0xF2, 0xF2)
 
 
-def plot_domain_errors(rows: Sequence[Row], styles: Mapping[str, LineStyle], *, in_order: bool) -> Plot:
+def plot_domain_errors(
+    rows: Sequence[Row], styles: Mapping[str, LineStyle], *, in_order: bool, width: float = WIDTH
+) -> Plot:
     """Plot a dot per row in every domain and for their mean; the source, batch norm and the best row are coloured.
 
     Args:
         rows: The rows of a table.
         styles: Line styles by label.
         in_order: Whether the domains are in the order of the stream.
+        width: Width of the plot in inches.
     """
     domains = list(rows[0].errors)
     chosen = pointed_out(rows)
@@ -35,7 +38,7 @@ def plot_domain_errors(rows: Sequence[Row], styles: Mapping[str, LineStyle], *, 
     # The mean stands apart.
     places = [*map(float, range(len(domains))), len(domains) + 0.4]
     left = 8 + max(text_width(name, TICK) for name in names)
-    canvas = Canvas()
+    canvas = Canvas(width)
     height = _LINE * (places[-1] + 1.2)
     errors = {row.label: [*(row.errors.get(domain, math.nan) for domain in domains), row.mean] for row in rows}
     right = 1.05 * max([e for found in errors.values() for e in found if not math.isnan(e)], default=1.0) or 1.0
@@ -48,7 +51,7 @@ def plot_domain_errors(rows: Sequence[Row], styles: Mapping[str, LineStyle], *, 
         panel.dots(zip(errors[label], places, strict=True), _PALE, 2.4)
     for number, label in enumerate(chosen):
         # One below the other, so that equal errors do not hide each other.
-        aside = 0.36 * ((number + 0.5) / len(chosen) - 0.5)
+        aside = 0.66 * ((number + 0.5) / len(chosen) - 0.5)
         panel.dots(zip(errors[label], (place + aside for place in places), strict=True), styles[label], 3.0)
     legend: list[tuple[str, Sample]] = [(short(label), Dot(styles[label], 3.0)) for label in chosen]
     if others:
