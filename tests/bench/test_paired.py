@@ -103,7 +103,7 @@ def test_what_cannot_be_paired_is_named_or_left_out() -> None:
     table, logs = table_of({("tent", 1): steps_of(FIRST), ("dmse", 0): steps_of(SECOND), ("bn", 0): steps_of(FIRST)})
     with pytest.raises(UnlikeRuns, match=r"No row has the label 'eata'\. There are: tent, dmse, bn"):
         pair_rows(table, lambda record: logs[record.address], "eata")
-    with pytest.raises(UnlikeRuns, match="tent and dmse have no seed in common.*: 1 and 0"):
+    with pytest.raises(UnlikeRuns, match=r"tent and dmse have no seed in common.*: 1 and 0"):
         pair_rows(table, lambda record: logs[record.address])
     with pytest.raises(UnlikeRuns, match="bn cannot be paired: its run with seed 0 has no step log"):
         pair_rows(table[1:], lambda record: None if record.spec.method == "bn" else logs[record.address])
