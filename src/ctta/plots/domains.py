@@ -112,7 +112,7 @@ def plot_differences(rows: Sequence[Row]) -> Plot:
     return Plot(
         canvas,
         "Difference from the median row",
-        "Error minus the median of all rows, in points; blue is better, orange worse.",
+        "Error minus the median of these rows, in points; blue is better, orange worse.",
     )
 
 

@@ -38,7 +38,9 @@ def plot_mean_errors(rows: Sequence[Row]) -> Plot:
     widest = max(record.mean for row in rows for record in row.records)
     right = 1.3 * widest or 1.0
     panel = canvas.add(Panel(Box(left, 4, canvas.width - left - 6, height), (0, right), (len(rows) - 0.4, -0.6)))
-    panel.draw_bars([row.mean for row in rows], [COLOURS[0 if row.label == "source" else 1] for row in rows])
+    panel.draw_bars(
+        [row.mean for row in rows], [COLOURS[0 if row.records[0].spec.method == "source" else 1] for row in rows]
+    )
     for index, row in enumerate(rows):
         seeds = [record.mean for record in row.records]
         if len(seeds) > 1:

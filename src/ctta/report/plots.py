@@ -41,12 +41,12 @@ def plots_of(group: Group) -> Iterator[Plot]:
         group: Runs that can be compared.
     """
     shown = shown_rows(group.rows)
-    styles = row_styles(shown)
+    styles = row_styles(group.rows)
     logs = {row.label: _logs_of(row, group) for row in shown}
     yield plot_mean_errors(group.rows)
     yield plot_costs(group.rows)
     if len(shown[0].errors) > 1:
-        yield plot_domain_errors(shown, styles, in_order=group.spec.protocol_name != "random-order")
+        yield plot_domain_errors(group.rows, styles, in_order=group.spec.protocol_name != "random-order")
         if len(shown) > 2:
             yield plot_differences(shown)
     if logged := [(label, [log.steps for log in mine]) for label, mine in logs.items() if mine]:
