@@ -18,7 +18,7 @@ from ctta.bench.folder import STEPS, RunFolder
 from ctta.bench.steps import StepFacts
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
-#: What the report and scripts/paired.py read.
+#: What the report and `ctta compare --paired` read.
 KEPT = (
     "index",
     "domain",

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
 from ctta.bench.folder import RunFolder, read_records
 from ctta.bench.record import Record
-from ctta.errors import ParameterError
-from run_folders import record_of, steps_of, write_run
+from ctta.paper import experiment
+from run_folders import record_of, steps_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 RECORDS = read_records(DOCS / "results")
@@ -71,15 +71,11 @@ def test_rows_of_a_table_are_averaged_over_the_seeds_they_all_have(results: Modu
     assert found == [[run(0)], [run(0)], [run(0)]]
 
 
-def test_runs_are_compared_batch_by_batch_over_all_domains(tmp_path: Path) -> None:
-    def run(method: str, wrong: list[tuple[str, int]], **changes: Any) -> Path:
-        steps = steps_of((0, 0, 0))
-        steps = [step | {"domain": d, "wrong": w} for step, (d, w) in zip(steps * 9, wrong, strict=False)]
-        return write_run(tmp_path, record_of(method, steps, **changes), steps)
-
-    first = run("tent", [("fog", 5), ("fog", 3), ("snow", 6), ("snow", 2)])
-    second = run("dmse", [("fog", 4), ("fog", 3), ("snow", 4), ("snow", 1)])
-    # Of 20 answers each: 11 and 8 wrong in the first batches, 5 and 4 in the second ones.
-    assert script("paired").difference(first, second) == pytest.approx((10.0, 5.0))
-    with pytest.raises(ParameterError, match="seed"):
-        script("paired").difference(first, run("tent", [("fog", 5), ("fog", 3), ("snow", 6), ("snow", 2)], seed=1))
+def test_the_figures_are_those_of_the_records() -> None:
+    """Of the figures that are drawn without matplotlib, whose files depend on its version."""
+    figures = script("figures")
+    (drawing,) = experiment("teacher").drawings
+    drawn = drawing.draw(figures.outcomes("teacher", RECORDS)).svg("Entropy")
+    published = (DOCS / "results" / "figures" / "teacher_cifar10-c_cifar10_resnet20.svg").read_bytes()
+    title = re.compile(rb"<title>.*?</title>")
+    assert title.sub(b"", drawn) == title.sub(b"", published), "run python scripts/figures.py"

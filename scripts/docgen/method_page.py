@@ -75,6 +75,7 @@ class Page:
             ("source-free", self.source_free),
             ("smallest batch", self.smallest_batch),
             *([] if self.cls.predicts_first else [("predicts", "after using the batch")]),
+            *([] if self.cls.logits_are is None else [("confidences", f"none: the logits are {self.cls.logits_are}")]),
         ]
         return table(["", ""], rows)
 

@@ -7,7 +7,7 @@ date.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -38,6 +38,7 @@ class MethodFacts:
         summary: The first paragraph of the class's docstring.
         recipes: The constructor arguments published for each benchmark.
         predicts_first: Whether it predicts before it takes anything from the batch.
+        logits_are: What the logits are, if their softmax is not the confidence of the prediction.
     """
 
     name: str
@@ -49,6 +50,7 @@ class MethodFacts:
     summary: str
     recipes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     predicts_first: bool = True
+    logits_are: str | None = None
 
     @property
     def module(self) -> str:
@@ -79,6 +81,7 @@ def facts_of(name: str, cls: type[Adapter]) -> MethodFacts:
         summary=" ".join((cls.__doc__ or "").split("\n\n")[0].split()),
         recipes=cls.recipes,
         predicts_first=cls.predicts_first,
+        logits_are=cls.logits_are,
     )
 
 
@@ -93,6 +96,20 @@ def after_mark(name: str) -> str:
         ('†', '')
     """
     return AFTER if name in built_in() and not built_in()[name].predicts_first else ""
+
+
+def no_confidences(names: Iterable[str]) -> dict[str, str]:
+    """Return what the logits of methods are whose softmax is not the confidence of the prediction.
+
+    Args:
+        names: Names used on the command line. Only built-in methods declare it.
+
+    Example:
+        >>> no_confidences(["tent", "roid"])
+        {'roid': 'multiplied by the share of each class in the batch'}
+    """
+    facts = built_in()
+    return {name: said for name in names if name in facts and (said := facts[name].logits_are) is not None}
 
 
 @cache

@@ -68,6 +68,26 @@ def test_like_runs_of_the_same_seeds_need_no_warning(tmp_path: Path) -> None:
     assert compare(tmp_path).stderr == ""
 
 
+def test_paired_differences_are_from_the_best_row_or_a_chosen_one(tmp_path: Path) -> None:
+    for method, wrong in {"tent": (4, 2, 3), "bn": (5, 2, 5), "dmse": (3, 1, 2)}.items():
+        make_run(tmp_path, method, wrong)
+    # The error of bn is (5 + 2 + 5) / 30, that of tent 9 / 30, that of dmse 6 / 30, the same in every batch.
+    best = compare(tmp_path, "--paired", "--format", "csv").stdout
+    assert list(csv.reader(io.StringIO(best)))[1:] == [["bn", "+20.00", "0.00", "1"], ["tent", "+10.00", "0.00", "1"]]
+    said = json.loads(compare(tmp_path, "--paired", "--against", "tent", "--json").stdout)
+    assert said["against"] == "tent"
+    assert {d["label"]: round(d["points"], 6) for d in said["differences"]} == {"bn": 10.0, "dmse": -10.0}
+
+
+def test_runs_that_do_not_pair_are_named(tmp_path: Path) -> None:
+    make_run(tmp_path, "tent")
+    make_run(tmp_path, "bn", seed=1)
+    result = compare(tmp_path, "--paired")
+    assert result.exit_code == 1 and result.stdout == ""
+    assert result.stderr.startswith("UnlikeRuns: ") and "have no seed in common" in result.stderr
+    assert "needs --paired" in compare(tmp_path, "--against", "tent").stderr
+
+
 def test_json_holds_rows_seeds_and_what_is_unlike(unlike: Path) -> None:
     said = json.loads(compare(unlike, "--force", "--json").stdout)
     assert sorted(row["seeds"] for row in said["rows"]) == [[0], [0, 1]]

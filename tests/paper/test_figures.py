@@ -15,7 +15,15 @@ from safetensors.numpy import save_file
 from ctta.bench.record import Record
 from ctta.bench.workload import Procedure
 from ctta.paper import EXPERIMENTS, Cell, Outcome, experiment
-from ctta.paper.drawings import draw_alphas, draw_best_alphas, draw_lines, draw_orders, draw_prototypes, draw_resets
+from ctta.paper.drawings import (
+    draw_alphas,
+    draw_best_alphas,
+    draw_lines,
+    draw_orders,
+    draw_prototypes,
+    draw_resets,
+    draw_sweep,
+)
 from ctta.plots.style import svg
 from run_folders import record_of
 
@@ -26,16 +34,17 @@ Make = Callable[..., Outcome]
 def make(tmp_path: Path) -> Make:
     """Outcomes with the errors a test gives them, and a log of two steps of which one resets."""
 
-    def outcome(cell: Cell, *errors: dict[str, float]) -> Outcome:
+    def outcome(cell: Cell, *errors: dict[str, float], wrongs: tuple[int, int] = (1, 1)) -> Outcome:
         records = []
         for seed, by_domain in enumerate(errors):
             address = f"{len(list(tmp_path.iterdir()))}"
             log = {"entropy": 0.3, "alpha": 0.99, "entropy_right": [3, *[0] * 19], "entropy_wrong": [*[0] * 19, 1]}
             steps = [
                 log
-                | {"index": i, "domain": "fog", "images": 4, "wrong": 1, "error": 25.0, "seconds": 0.1}
+                | {"index": i, "domain": "fog", "images": 4, "wrong": wrong, "error": 25.0 * wrong, "seconds": 0.1}
+                | {"severity": 5}
                 | {"teacher_reset": float(i)}
-                for i in (0, 1)
+                for i, wrong in enumerate(wrongs)
             ]
             (tmp_path / address).mkdir()
             (tmp_path / address / "steps.jsonl").write_text("\n".join(json.dumps(step) for step in steps))
@@ -69,11 +78,24 @@ def test_a_curve_shows_the_mean_error_at_every_value(make: Make) -> None:
     assert [float(x) for x in panel.get_lines()[0].get_xdata()] == [0.1, 0.3]
 
 
+def gammas(make: Make, error: float) -> list[Outcome]:
+    cells = [Cell(f"gamma {gamma}", Procedure("dmse", {"gamma": gamma})) for gamma in (0.1, 0.3)]
+    return [make(cells[0], {"fog": error}, wrongs=(3, 0)), make(cells[1], {"fog": 26.5})]
+
+
+def test_a_sweep_shows_differences_from_the_default_with_their_standard_errors(make: Make) -> None:
+    (panel,) = draw_sweep("gamma")(gammas(make, 26.4)).axes
+    # The default of gamma is 0.3; the batches of four differ from its own by 50 and -25 points.
+    bars = panel.containers[0]
+    assert [float(y) for y in bars.lines[0].get_ydata()] == pytest.approx([-0.1, 0.0])
+    (low, high), same = ([float(y) for _, y in part] for part in bars.lines[2][0].get_segments())
+    assert (high - low) / 2 == pytest.approx(37.5) and same == [0.0, 0.0]
+
+
 def test_differences_of_a_tenth_do_not_fill_the_axis(make: Make) -> None:
     cells = [Cell(f"gamma {gamma}", Procedure("dmse", {"gamma": gamma})) for gamma in (0.1, 0.3)]
-    figure = draw_lines("gamma", "gamma")([make(cells[0], {"fog": 26.4}), make(cells[1], {"fog": 26.5})])
-    low, high = figure.axes[0].get_ylim()
-    assert high - low == pytest.approx(2.0) and (low + high) / 2 == pytest.approx(26.45)
+    figure = draw_sweep("gamma")([make(cells[0], {"fog": 26.4}), make(cells[1], {"fog": 26.5})])
+    assert figure.axes[0].get_ylim() == pytest.approx((-0.5, 0.5))
 
 
 def test_published_figures_stand_beside_ours(make: Make) -> None:
@@ -101,9 +123,12 @@ def alpha_cells(make: Make) -> list[Outcome]:
 def test_the_momentum_figure_has_a_panel_per_corruption_and_one_for_the_mean(make: Make) -> None:
     figure = draw_alphas(alpha_cells(make))
     panels = {panel.get_title(): points(panel) for panel in figure.axes}
-    # Every line is followed by the mark of its lowest point.
+    # Every line is followed by the mark of its lowest point, if it has one.
     assert panels["fog"] == [[5.0, 4.0], [4.0], [7.0, 9.0], [7.0]]
-    assert panels["mean"] == [[7.0, 6.5], [6.5], [7.5, 7.5], [7.5]]
+    assert panels["mean"] == [[7.0, 6.5], [6.5], [7.5, 7.5]]
+    assert len({panel.get_ylim() for panel in figure.axes if panel.get_visible()}) == 1
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()][-1].startswith("the one momentum of lowest error")
 
 
 def test_the_best_momentum_is_counted_over_corruptions_and_equals_share_the_point(make: Make) -> None:
@@ -113,11 +138,19 @@ def test_the_best_momentum_is_counted_over_corruptions_and_equals_share_the_poin
     assert heights == [[0.5, 1.5], [1.0, 1.0]]
 
 
-def test_the_reset_figure_shows_error_and_share_of_resets(make: Make) -> None:
-    cells = [Cell(f"situation: e_min {e}", Procedure("dmse", {"e_min": e})) for e in (0.0, 0.2)]
-    figure = draw_resets([make(cells[0], {"fog": 30.0}), make(cells[1], {"fog": 20.0})])
-    front, behind = figure.axes
-    assert points(front) == [[30.0, 20.0]]
+def test_the_reset_figure_shows_differences_on_one_scale_and_the_share_of_resets(make: Make) -> None:
+    errors = {"calm": (30.0, 20.0), "rough": (50.0, 50.1)}
+    figure = draw_resets(
+        [
+            make(Cell(f"{situation}: e_min {e}", Procedure("dmse", {"e_min": e})), {"fog": error})
+            for situation, found in errors.items()
+            for e, error in zip((0.0, 0.2), found, strict=True)
+        ]
+    )
+    calm, rough, behind, _ = figure.axes
+    assert [points(panel)[-1] for panel in (calm, rough)] == [[0.0, -10.0], [0.0, pytest.approx(0.1)]]
+    assert calm.get_ylim() == rough.get_ylim()
+    assert calm.get_title() == "calm: 30.0 % without reset"
     assert [bar.get_height() for bar in behind.containers[0]] == [50.0, 50.0]
 
 

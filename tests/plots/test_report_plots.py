@@ -5,19 +5,22 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from ctta.bench.compare import Row
 from ctta.plots.cost import plot_costs
+from ctta.plots.domains import plot_differences, plot_domain_errors, pointed_out
 from ctta.plots.entropy import Histogram, plot_entropies
-from ctta.plots.errors import plot_domain_errors, plot_mean_errors, plot_running_errors
+from ctta.plots.errors import plot_mean_errors, plot_running_errors
 from ctta.plots.panel import Panel
-from ctta.plots.style import line_style
+from ctta.plots.style import row_styles
 from ctta.report.groups import Group, read_groups
 from ctta.report.plots import shown_rows
 from run_folders import make_run, record_of, steps_of, write_run
 
+SVG = "{http://www.w3.org/2000/svg}"
 WRONG = {"source": (9, 5, 6), "tent": (4, 2, 3), "dmse": (3, 4, 1)}
 
 
@@ -31,10 +34,6 @@ def group(tmp_path: Path) -> Group:
 @pytest.fixture
 def rows(group: Group) -> list[Row]:
     return group.rows
-
-
-def styles_of(rows: list[Row]) -> dict[str, Any]:
-    return {row.label: line_style(number) for number, row in enumerate(rows)}
 
 
 def logged(group: Group) -> list[Any]:
@@ -62,24 +61,51 @@ def test_bars_are_as_long_as_the_mean_errors(rows: list[Row]) -> None:
     assert panel.texts[:3] == ["66.7", "26.7", "30.0"] and panel.texts[-3:] == ["source", "dmse", "tent"]
 
 
-def test_domains_have_their_errors_above_and_the_distance_from_the_median_below(rows: list[Row]) -> None:
-    above, below = plot_domain_errors(rows, styles_of(rows), in_order=True).canvas.panels
-    of = [[90.0, 50.0, 60.0], [30.0, 40.0, 10.0], [40.0, 20.0, 30.0]]
-    assert heights(above) == of
+def test_every_domain_and_the_mean_have_a_dot_per_row(rows: list[Row]) -> None:
+    (panel,) = plot_domain_errors(rows, row_styles(rows), in_order=True).canvas.panels
+    # What is not pointed out comes first; tent is neither the source nor the best.
+    found = [[x for x, _ in dots] for dots in panel.marks]
+    assert found == [[40, 20, 30, 30], [90, 50, 60, pytest.approx(200 / 3)], [30, 40, 10, pytest.approx(80 / 3)]]
+    assert not panel.lines and panel.texts[:4] == ["gaussian noise", "fog", "contrast", "mean"]
+
+
+def test_the_source_batch_norm_and_the_best_are_pointed_out(tmp_path: Path) -> None:
+    for method, wrong in {"source": (9, 5, 6), "bn": (5, 4, 4), "tent": (4, 2, 3), "dmse": (3, 4, 1)}.items():
+        make_run(tmp_path, method, wrong)
+    rows = read_groups([tmp_path])[0].rows
+    assert pointed_out(rows) == ["source", "bn", "dmse"]
+    assert pointed_out(rows[:1]) == ["source"]
+
+
+def test_random_orders_have_no_order(rows: list[Row]) -> None:
+    plot = plot_domain_errors(rows, row_styles(rows), in_order=False)
+    assert plot.caption == "Error in each domain, and the mean; lower is better."
+
+
+def test_the_grid_shows_the_distance_from_the_median_row(rows: list[Row]) -> None:
+    (panel,) = plot_differences(rows).canvas.panels
+    of = [[90.0, 50.0, 60.0, 200 / 3], [30.0, 40.0, 10.0, 80 / 3], [40.0, 20.0, 30.0, 30.0]]
     middle = [statistics.median(column) for column in zip(*of, strict=True)]
-    near = [[e - m for e, m in zip(row, middle, strict=True)] for row in of]
-    assert heights(below) == [*near, [0, 0]]
-    assert below.texts[-3:] == ["gaussian noise", "fog", "contrast"]
+    (cells,) = panel.cells
+    assert cells == [pytest.approx([e - m for e, m in zip(row, middle, strict=True)]) for row in of]
 
 
-def test_two_rows_have_no_median_and_random_orders_no_order(rows: list[Row]) -> None:
-    plot = plot_domain_errors(rows[:2], styles_of(rows), in_order=False)
-    assert len(plot.canvas.panels) == 1
-    assert plot.caption == "Error in each domain; lower is better."
+def test_better_is_blue_and_worse_orange_in_the_grid(rows: list[Row]) -> None:
+    root = ElementTree.fromstring(plot_differences(rows).svg())
+    cells = {
+        cell.findtext(f"{SVG}title"): cell.get("fill", "")
+        for cell in root.iter(f"{SVG}rect")
+        if cell.findtext(f"{SVG}title")
+    }
+    for tip, colour in cells.items():
+        red, blue = int(colour[1:3], 16), int(colour[5:], 16)
+        value = float(str(tip).rsplit(" ", 1)[1])
+        assert (red > blue) == (value > 0) and (red < blue) == (value < 0)
+    assert len(cells) == 12
 
 
 def test_the_error_so_far_ends_at_the_error_of_the_whole_stream(group: Group) -> None:
-    plot = plot_running_errors(logged(group), styles_of(group.rows))
+    plot = plot_running_errors(logged(group), row_styles(group.rows))
     found = heights(plot.canvas.panels[0])
     for values, method in zip(found, ("source", "dmse", "tent"), strict=True):
         counts = [wrong for wrong in WRONG[method] for _ in range(4)]
@@ -90,7 +116,7 @@ def test_a_long_stream_is_thinned_and_keeps_its_end(tmp_path: Path) -> None:
     steps = steps_of((4, 2, 3)) * 84
     write_run(tmp_path, record_of("tent", steps), steps)
     (group,) = read_groups([tmp_path])
-    (curve,) = plot_running_errors(logged(group), styles_of(group.rows)).canvas.panels[0].lines
+    (curve,) = plot_running_errors(logged(group), row_styles(group.rows)).canvas.panels[0].lines
     assert len(curve) <= 250 and curve[-1] == (84 * 12 - 1, pytest.approx(30.0))
 
 
@@ -99,7 +125,7 @@ def test_seeds_with_other_orders_have_no_boundaries_in_common(tmp_path: Path) ->
         steps = steps_of((1, 2, 3), domains)
         write_run(tmp_path, record_of("tent", steps, seed=seed, protocol={"name": "random-order"}), steps)
     (group,) = read_groups([tmp_path])
-    plot = plot_running_errors(logged(group), styles_of(group.rows))
+    plot = plot_running_errors(logged(group), row_styles(group.rows))
     assert "Vertical lines" not in plot.caption and "fog" not in plot.canvas.panels[0].texts
 
 

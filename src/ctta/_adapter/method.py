@@ -55,6 +55,8 @@ class MethodPart(AdapterState):
     predicts_first: ClassVar[bool] = True
     # Whether the prediction for an image depends on the rest of its batch although no batch norm takes part.
     predicts_batch_together: ClassVar[bool] = False
+    # What the logits are, if their softmax is not the confidence of the prediction: it completes "the logits are ...".
+    logits_are: ClassVar[str | None] = None
     # Forward passes of a batch through a network in one step, and how many of them are differentiated.
     passes: tuple[int, int]
     # The networks whose logits make the prediction, in the order in which combine takes them.

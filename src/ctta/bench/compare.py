@@ -7,7 +7,7 @@ import io
 import json
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import asdict, dataclass, field
 
 from ctta.bench.comparability import MUST_MATCH, comparable, comparable_key, distinctions, missing
@@ -180,18 +180,32 @@ def text_table(table: Sequence[Row], form: str = "text", *, mark: bool = True) -
     domains = list(dict.fromkeys(domain for row in table for domain in row.errors))
     head = ["method", *domains, "mean", "seeds", "images/s"]
     body = [[r.label, *_numbers(r, domains), _mean(r), str(len(r.seeds)), f"{r.images_per_second:.0f}"] for r in table]
+    marked = _lowest(body, len(domains) + 1) if mark else set()
+    return write_table([head, *body], form, marked, note=AFTER_NOTE if any_after(table) else "")
+
+
+def write_table(
+    lines: Sequence[Sequence[str]], form: str, marked: Set[tuple[int, int]] = frozenset(), *, note: str = ""
+) -> str:
+    """Write the cells of a table in one of four forms.
+
+    Args:
+        lines: The head and the lines below it, as plain text that is escaped for the form.
+        form: "text", "markdown", "latex" or "csv".
+        marked: Line and column of cells to mark: bold, or a star in plain text, or nothing in CSV.
+        note: Written below the table, except in CSV.
+    """
     if form == "csv":
         file = io.StringIO()
-        plain = [["" if cell == NONE else cell for cell in line] for line in body]
-        csv.writer(file, lineterminator="\n").writerows([head, *plain])
+        plain = [["" if cell == NONE else cell for cell in line] for line in lines]
+        csv.writer(file, lineterminator="\n").writerows(plain)
         return file.getvalue()
-    marked = _lowest(body, len(domains) + 1) if mark else set()
     escape, bold, write = _FORMS[form]
-    lines = [
+    shown = [
         [bold.format(escape(cell)) if (i, j) in marked else escape(cell) for j, cell in enumerate(line)]
-        for i, line in enumerate([head, *body])
+        for i, line in enumerate(lines)
     ]
-    return write(lines) + (f"\n{escape(AFTER_NOTE)}\n" if any_after(table) else "")
+    return write(shown) + (f"\n{escape(note)}\n" if note else "")
 
 
 def any_after(table: Sequence[Row]) -> bool:

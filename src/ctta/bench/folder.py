@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
@@ -283,6 +283,16 @@ def read_records(folder: Path) -> list[Record]:
     if not records:
         raise BadData(f"There is no complete run record below {folder.absolute()}.")
     return sorted(records, key=lambda record: (record.spec.method, record.spec.seed, record.address))
+
+
+def runs_with_steps(folders: Iterable[Path]) -> dict[str, RunFolder]:
+    """Find the runs that have a step log, by address.
+
+    Args:
+        folders: Folders of run records, or files of single records.
+    """
+    near = [folder.parent if folder.is_file() else folder for folder in folders]
+    return {run.path.name: run for folder in near for run in RunFolder.with_steps(folder)}
 
 
 def steps_before(checkpoint: Path) -> int:

@@ -24,12 +24,29 @@ def compare(
     force: Annotated[
         bool, typer.Option("--force", help="Show runs that are not comparable, too; rows name what differs.")
     ] = False,
+    paired: Annotated[
+        bool,
+        typer.Option("--paired", help="Show the differences from the best row on the same images instead of errors."),
+    ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="LABEL", help="With --paired: the row to compare with, as the table writes it."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
-    """Show run records in one table. Runs that are not comparable are an error that names the difference."""
-    from ctta.bench.folder import read_records  # noqa: PLC0415 - ctta --help must not import torch
-    from ctta.cli.tables import echo_comparison  # noqa: PLC0415
+    """Show run records in one table. Runs that are not comparable are an error that names the difference.
 
-    echo_comparison(
-        [r for folder in folders for r in read_records(folder)], form=form.value, force=force, as_json=as_json
-    )
+    With --paired, the table has the difference of every row from the best one, with its standard error over the batches
+    of images that all domains share; runs that did not see the same images are an error.
+    """
+    if against is not None and not paired:
+        raise typer.BadParameter("needs --paired", param_hint="--against")
+    from ctta.bench.folder import read_records, runs_with_steps  # noqa: PLC0415 - ctta --help must not import torch
+    from ctta.cli.tables import echo_comparison, echo_paired  # noqa: PLC0415
+
+    records = [record for folder in folders for record in read_records(folder)]
+    if paired:
+        logs = runs_with_steps(folders)
+        echo_paired(records, logs, against=against, form=form.value, force=force, as_json=as_json)
+    else:
+        echo_comparison(records, form=form.value, force=force, as_json=as_json)

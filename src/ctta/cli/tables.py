@@ -15,7 +15,9 @@ from rich.text import Text
 from ctta.method_table import AFTER, AFTER_NOTE, after_mark
 
 if TYPE_CHECKING:
+    from ctta.bench.folder import RunFolder
     from ctta.bench.record import Record
+    from ctta.bench.steps import StepFacts
 
 
 def echo_rows(rows: Sequence[Mapping[str, object]]) -> None:
@@ -82,6 +84,35 @@ def echo_comparison(
     if versions := other_versions(records):
         typer.echo(f"OTHER VERSION: another major version made some of these runs: {'; '.join(versions)}", err=True)
     typer.echo(text_table(found, form, mark=not unlike), nl=False)
+
+
+def echo_paired(
+    records: Sequence[Record],
+    logs: Mapping[str, RunFolder],
+    *,
+    against: str | None = None,
+    form: str = "text",
+    force: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Print the paired differences between the rows of a table.
+
+    Args:
+        records: Run records.
+        logs: The folders of the runs that have a step log, by address.
+        against: Label of the row that the others are compared with; None means the best.
+        form: "text", "markdown", "latex" or "csv".
+        force: Accept runs that are not comparable in one table; those that did not see the same images are an error.
+        as_json: Print the differences as JSON instead.
+    """
+    from ctta.bench.compare import rows  # noqa: PLC0415
+    from ctta.bench.paired import pair_rows, paired_table  # noqa: PLC0415
+
+    def steps_of(record: Record) -> list[StepFacts] | None:
+        return logs[record.address].read_steps(record.counts) if record.address in logs else None
+
+    pairing = pair_rows(rows(records, force=force), steps_of, against)
+    typer.echo(json.dumps(pairing.to_json(), indent=1) if as_json else paired_table(pairing, form), nl=as_json)
 
 
 def _marked(shown: list[str]) -> list[Text]:

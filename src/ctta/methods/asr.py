@@ -64,6 +64,7 @@ class ASR(Adapter):
 
     trains = "the weights and biases of normalisation layers"
     passes = (2, 1)
+    logits_are = 'with base="roid" multiplied by the share of each class in the batch'
     recipes = per_dataset(
         d_margin={"cifar10-c": 0.4, "cifar100-c": 0.1, "imagenet-c": 0.05, "domainnet-126": 0.1},
         batch_size={"cifar10-c": 200, "cifar100-c": 200, "imagenet-c": 64, "domainnet-126": 128},

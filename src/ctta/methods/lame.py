@@ -53,6 +53,7 @@ class LAME(Adapter):
     predicts_first = False
     predicts_batch_together = True
     passes = (1, 0)
+    logits_are = "log-probabilities that agreement with the neighbours in the batch has sharpened"
     recipes = without_optimizer(affinity="rbf", k=5)
 
     def __init__(

@@ -63,6 +63,7 @@ class OBAO(RestoresRandomly):
     # Student, teacher and view; then the replayed images.
     passes = (4, 3)
     answers_with = ("student", "teacher")
+    logits_are = "the sum of two networks' logits, twice as large as those of one"
     recipes = per_dataset(
         sgd_lr=0.01,
         buffer_size={"cifar10-c": 1000, "cifar100-c": 200, "imagenet-c": 1000, "domainnet-126": 1000},

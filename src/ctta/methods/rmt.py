@@ -66,6 +66,7 @@ class RMT(Adapter):
     trains = "parameters named weight or bias"
     passes = (3, 2)
     answers_with = ("student", "teacher")
+    logits_are = "the sum of two networks' logits, twice as large as those of one"
     recipes = per_dataset(sgd_lr=0.01, projection=MLP_EXCEPT_DOMAINNET)
 
     p_0: Tensor

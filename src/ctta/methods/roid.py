@@ -54,6 +54,7 @@ class ROID(Adapter):
 
     trains = "the weights and biases of normalisation layers"
     passes = (2, 2)
+    logits_are = "multiplied by the share of each class in the batch"
     recipes = per_dataset(batch_size={"cifar10-c": 200, "cifar100-c": 200, "imagenet-c": 64, "domainnet-126": 128})
 
     p_bar: Tensor | None

@@ -52,6 +52,7 @@ class T3A(Adapter):
     learns = False
     predicts_first = False
     passes = (1, 0)
+    logits_are = "products of the features with directions of length 1, on another scale than the head's"
     defaults: ClassVar[SharedOptions] = {"statistics": "source"}
     recipes = without_optimizer(filter_k={"cifar10-c": 100, "cifar100-c": 20, "imagenet-c": 20, "domainnet-126": 100})
 

@@ -6,10 +6,13 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ctta.bench.defaults import default_arguments
+from ctta.bench.paired import combined, paired_difference
 from ctta.bench.record import Record
 from ctta.nets.models import MODELS
 from ctta.paper.experiment import Outcome
 from ctta.plots import curves, entropy, momentum, prototypes, resets, teacher
+from ctta.registry import method
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +39,32 @@ def draw_lines(parameter: str, label: str, *, log: bool = False) -> Callable[[Se
         for outcome in outcomes:
             by_method.setdefault(outcome.cell.procedure.method, []).append(outcome)
         return curves.draw_curves([_curve(name, mine, parameter) for name, mine in by_method.items()], label, log=log)
+
+    return draw
+
+
+def draw_sweep(parameter: str) -> Callable[[Sequence[Outcome]], Figure]:
+    """Make a drawing of the error at several values of an argument, compared with its default on the same images.
+
+    Args:
+        parameter: An argument of the method.
+    """
+
+    def draw(outcomes: Sequence[Outcome]) -> Figure:
+        values = [_value(outcome, parameter) for outcome in outcomes]
+        first = outcomes[0].records[0].spec
+        default = _number(default_arguments(method(first.method), first.data_name)[parameter])
+        base = outcomes[values.index(default) if default in values else 0]
+        return curves.draw_sweep(
+            curves.Sweep(
+                parameter,
+                x=values,
+                points=[outcome.mean - base.mean for outcome in outcomes],
+                bars=[_standard_error(outcome, base) for outcome in outcomes],
+                default=_value(base, parameter),
+                error=base.mean,
+            )
+        )
 
     return draw
 
@@ -107,7 +136,9 @@ def draw_resets(outcomes: Sequence[Outcome]) -> Figure:
             resets.Thresholds(
                 situation,
                 e_min=[_number(outcome.records[0].settings["e_min"]) for outcome in mine],
-                errors=[outcome.mean for outcome in mine],
+                error=mine[0].mean,
+                points=[outcome.mean - mine[0].mean for outcome in mine],
+                bars=[_standard_error(outcome, mine[0]) for outcome in mine],
                 resets=[100 * statistics.fmean(_share_of_resets(o, record) for record in o.records) for o in mine],
             )
             for situation, mine in situations.items()
@@ -143,6 +174,14 @@ def _curve(name: str, outcomes: Sequence[Outcome], parameter: str) -> curves.Cur
 def _value(outcome: Outcome, parameter: str) -> float:
     images = outcome.cell.images
     return _number(images if parameter == "images" else outcome.records[0].settings[parameter])
+
+
+def _standard_error(outcome: Outcome, base: Outcome) -> float:
+    """The standard error of the difference between two outcomes on the same images; 0 if it is not known."""
+    of_base = {record.spec.seed: record for record in base.records}
+    pairs = [(record, of_base[record.spec.seed]) for record in outcome.records if record.spec.seed in of_base]
+    found = [paired_difference(outcome.steps(mine), base.steps(other)) for mine, other in pairs]
+    return combined(found).standard_error or 0.0 if found else 0.0
 
 
 def _errors_by_alpha(outcomes: Sequence[Outcome]) -> momentum.Errors:

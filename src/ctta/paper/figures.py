@@ -7,8 +7,8 @@ from ctta.paper.drawings import (
     draw_alphas,
     draw_best_alphas,
     draw_entropies,
-    draw_lines,
     draw_prototypes,
+    draw_sweep,
     draw_teacher,
 )
 from ctta.paper.experiment import Cell, Drawing, Experiment
@@ -68,8 +68,8 @@ FIGURES = (
             Drawing("best-alpha", "How often a fixed momentum is best", draw_best_alphas),
         ),
     ),
-    Experiment("gamma", "Error by gamma", _gammas, (Drawing("gamma", "Error by gamma", draw_lines("gamma", "gamma")),)),
-    Experiment("beta", "Error by beta", _betas, (Drawing("beta", "Error by beta", draw_lines("beta", "beta")),)),
+    Experiment("gamma", "Error by gamma", _gammas, (Drawing("gamma", "Error by gamma", draw_sweep("gamma")),)),
+    Experiment("beta", "Error by beta", _betas, (Drawing("beta", "Error by beta", draw_sweep("beta")),)),
     Experiment(
         "teacher",
         "Momentum and resets of the teacher along the stream",

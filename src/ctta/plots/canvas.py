@@ -5,11 +5,12 @@ A page has hundreds of them, and matplotlib needs a good part of a second for ea
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ctta.plots.elements import LineStyle, marker_at, stroke, text
-from ctta.plots.panel import LABEL, TICK, Panel
+from ctta.plots.elements import LineStyle, decimal, dot_at, marker_at, stroke, text
+from ctta.plots.panel import LABEL, TICK, Box, Panel
 from ctta.plots.text import escaped, text_width
 
 #: Inches: readable on a phone, and two plots fit side by side on a desk.
@@ -23,6 +24,17 @@ class Area(NamedTuple):
     """The legend sample of a filled area."""
 
     colour: str
+
+
+class Dot(NamedTuple):
+    """The legend sample of dots."""
+
+    style: LineStyle
+    size: float
+
+
+#: What a legend can show beside a label.
+Sample = LineStyle | Area | Dot
 
 
 class Canvas:
@@ -48,7 +60,7 @@ class Canvas:
         self.panels.append(panel)
         return panel
 
-    def legend(self, entries: Sequence[tuple[str, LineStyle | Area]], top: float) -> float:
+    def legend(self, entries: Sequence[tuple[str, Sample]], top: float) -> float:
         """Draw a legend in as many columns as fit, read row by row.
 
         Args:
@@ -81,11 +93,25 @@ class Canvas:
         """
         self._around.append(text(x, y, words, LABEL, anchor="middle", turn=turn))
 
-    def _entry(self, left: float, top: float, label: str, sample: LineStyle | Area) -> None:
+    def picture(self, box: Box, png: bytes) -> None:
+        """Show a picture.
+
+        Args:
+            box: Where, in points.
+            png: A PNG file.
+        """
+        place = " ".join(
+            f'{name}="{decimal(value)}"' for name, value in zip(("x", "y", "width", "height"), box, strict=True)
+        )
+        self._around.append(f'<image {place} href="data:image/png;base64,{b64encode(png).decode()}"/>')
+
+    def _entry(self, left: float, top: float, label: str, sample: Sample) -> None:
         middle = top + 0.55 * _LINE
         if isinstance(sample, Area):
             box = f'x="{left:g}" y="{middle - 3:g}" width="20" height="6"'
             self._around.append(f'<rect {box} fill="{sample.colour}" fill-opacity=".8"/>')
+        elif isinstance(sample, Dot):
+            self._around.append(dot_at(left + 14, middle, sample.style, sample.size))
         else:
             self._around.append(stroke(f"M{left:g} {middle:g}h20", sample) + marker_at(left + 10, middle, sample))
         self._around.append(text(left + 25, middle + 0.35 * TICK, label, TICK))
@@ -100,7 +126,8 @@ class Canvas:
         return (
             '<svg xmlns="http://www.w3.org/2000/svg" '
             f'width="{self.width:g}pt" height="{self.height:.2f}pt" viewBox="0 0 {self.width:g} {self.height:.2f}" '
-            f'font-family="{_FONT}"><title>{escaped(title)}</title>{body}</svg>'
+            # Drawn for white paper, also where a page is dark.
+            f'font-family="{_FONT}" style="background:#fff"><title>{escaped(title)}</title>{body}</svg>'
         ).encode()
 
 

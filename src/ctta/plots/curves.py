@@ -63,6 +63,59 @@ def draw_curves(curves: Sequence[Curve], label: str, *, log: bool = False) -> Fi
     return figure
 
 
+@dataclass(frozen=True)
+class Sweep:
+    """Errors at several values of a parameter, on the same images.
+
+    Args:
+        name: Name of the parameter.
+        x: Its values.
+        points: Error at each value minus that at the default, in percentage points.
+        bars: Standard error of each difference; 0 if unknown.
+        default: The default value.
+        error: Mean error at the default.
+    """
+
+    name: str
+    x: Sequence[float]
+    points: Sequence[float]
+    bars: Sequence[float]
+    default: float
+    error: float
+
+
+def draw_sweep(sweep: Sweep) -> Figure:
+    """Draw the differences from the default with their standard errors, around a line at the default.
+
+    Args:
+        sweep: What to draw.
+    """
+    figure, (panel,) = panels(size=(6, 3.4))
+    places = range(len(sweep.x))
+    panel.axhline(0, color="#000000", linewidth=0.8, label=f"default, {sweep.default:g}: {sweep.error:.2f} % error")
+    panel.errorbar(
+        places,
+        sweep.points,
+        sweep.bars,
+        color=COLOURS[1],
+        linestyle="none",
+        marker="o",
+        markersize=6,
+        capsize=5,
+        linewidth=1.6,
+        label="difference from it, ± standard error",
+    )
+    panel.set_xticks(places, [f"{value:g}" for value in sweep.x])
+    panel.set_xlim(-0.5, len(sweep.x) - 0.5)
+    furthest = max(abs(point) + bar for point, bar in zip(sweep.points, sweep.bars, strict=True))
+    reach = max(_LEAST_SPAN / 4, 1.15 * furthest)
+    panel.set_ylim(-reach, reach)
+    panel.set_xlabel(sweep.name)
+    panel.set_ylabel("difference in mean error (points)")
+    figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=9)
+    return figure
+
+
 def draw_orders(errors: Sequence[tuple[str, Sequence[float], float]]) -> Figure:
     """Draw a dot per random order and method, and a line at the mean.
 

@@ -67,6 +67,20 @@ def marker_at(x: float, y: float, style: LineStyle) -> str:
     return markers([f"{decimal(x)} {decimal(y)}"], marker, style.colour) if marker else ""
 
 
+def dot_at(x: float, y: float, style: LineStyle, size: float) -> str:
+    """A marker without a line, of any size, with a thin white edge that keeps overlapping ones apart.
+
+    Args:
+        x: Horizontal position in points.
+        y: Vertical position in points.
+        style: Marker and colour.
+        size: Half its side in points.
+    """
+    place = f"translate({decimal(x)} {decimal(y)}) scale({decimal(size)})"
+    path = f"M0 0{MARKERS[style.marker or 'o']}"
+    return f'<path transform="{place}" d="{path}" fill="{style.colour}" stroke="#fff" stroke-width=".2"/>'
+
+
 def text(x: float, y: float, words: str, size: float, *, anchor: str = "start", turn: float = 0) -> str:
     """A text of one or several lines as SVG elements.
 

@@ -14,12 +14,17 @@ if TYPE_CHECKING:
 #: Severities 1 to 5, light to dark.
 SHADES = ("#a6bddb", "#74a9cf", "#3690c0", "#0570b0", "#023858")
 
+_RING = "the one momentum of lowest error, if no other has the same"
+_RING_STYLE = {"marker": "o", "markersize": 9, "fillstyle": "none", "color": "#D55E00", "linestyle": "none"}
+
 #: Error by severity, domain and momentum; one of the domains is "mean".
 Errors = Mapping[int, Mapping[str, Mapping[float, float]]]
 
 
 def draw_alphas(errors: Errors) -> Figure:
-    """Draw a panel per corruption and one for their mean, with a line per severity and its best momentum marked.
+    """Draw a panel per corruption and one for their mean, all on one scale, with a line per severity.
+
+    A ring marks the momentum of lowest error on a line; where several momenta share it, there is none.
 
     Args:
         errors: Error by severity, domain and momentum.
@@ -27,24 +32,27 @@ def draw_alphas(errors: Errors) -> Figure:
     domains = list(next(iter(errors.values())))
     columns = min(4, len(domains))
     rows = math.ceil(len(domains) / columns)
-    figure, found = panels(rows, columns, size=(2.7 * columns, 2.2 * rows + 0.6), sharex=True)
+    figure, found = panels(rows, columns, size=(2.7 * columns, 2.6 * rows + 0.8), sharex=True, sharey=True)
     alphas = _alphas(errors)
     for panel, domain in zip(found, domains, strict=False):
         for severity, by_domain in errors.items():
             y = [by_domain[domain][alpha] for alpha in alphas]
             line = {"color": SHADES[severity - 1], "label": f"severity {severity}"}
             panel.plot(range(len(alphas)), y, linewidth=1.4, marker=".", **line)
-            best = y.index(min(y))
-            panel.plot([best], [y[best]], marker="o", markersize=7, fillstyle="none", color="#D55E00")
-        panel.set_title(domain.replace("_", " "), fontsize=9)
-        panel.set_xticks(range(len(alphas)), [f"{alpha:g}" for alpha in alphas], rotation=60, fontsize=8)
-        panel.tick_params(axis="y", labelsize=8)
+            if y.count(min(y)) == 1:
+                panel.plot([y.index(min(y))], [min(y)], label=_RING, **_RING_STYLE)
+        panel.set_title(domain.replace("_", " "), fontsize=11)
+        panel.set_xticks(range(len(alphas)), [f"{alpha:g}" for alpha in alphas], rotation=45)
+        # Panels above an empty place have no panel below them that shows the ticks.
+        panel.tick_params(axis="x", labelbottom=panel in found[len(domains) - columns : len(domains)])
     for panel in found[len(domains) :]:
         panel.set_visible(False)
-    figure.supxlabel("fixed momentum α of the teacher", fontsize=10)
-    figure.supylabel("error (%)", fontsize=10)
-    handles, labels = found[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=5, frameon=False, fontsize=9)
+    found[0].set_ylim(bottom=0)
+    figure.supxlabel("fixed momentum α of the teacher", fontsize=11)
+    figure.supylabel("error (%)", fontsize=11)
+    entries = [entry for panel in found for entry in zip(*panel.get_legend_handles_labels(), strict=True)]
+    shown = {label: handle for handle, label in sorted(entries, key=lambda entry: entry[1] == _RING)}
+    figure.legend(shown.values(), shown.keys(), loc="outside upper center", ncols=3, frameon=False, fontsize=10)
     return figure
 
 

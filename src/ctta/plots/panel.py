@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ctta.plots.elements import MARKERS, LineStyle, decimal, markers, stroke, text
-from ctta.plots.text import text_width
+from ctta.plots.elements import MARKERS, LineStyle, decimal, dot_at, markers, stroke, text
+from ctta.plots.text import escaped, text_width
 
 EDGE = "#d9d9d9"
 #: Font sizes in points.
@@ -27,7 +27,8 @@ class Panel:
     """A rectangle with a horizontal and a vertical axis.
 
     What is drawn is also kept as numbers: ``lines`` holds the points of each line, ``bars`` the lengths of each set of
-    bars, ``stairs`` the heights of each histogram, and ``texts`` every text.
+    bars, ``stairs`` the heights of each histogram, ``marks`` each set of dots, ``cells`` each grid, and ``texts`` every
+    text.
 
     Args:
         box: The rectangle inside the axes, in points.
@@ -44,6 +45,8 @@ class Panel:
         self.lines: list[list[tuple[float, float]]] = []
         self.bars: list[list[float]] = []
         self.stairs: list[list[float]] = []
+        self.marks: list[list[tuple[float, float]]] = []
+        self.cells: list[list[list[float]]] = []
         self.texts: list[str] = []
         self._behind: list[str] = []
         self._inside: list[str] = []
@@ -69,6 +72,41 @@ class Panel:
         self._inside.append(stroke(path, style))
         if marker := MARKERS[style.marker]:
             self._inside.append(markers([point for part in parts for point in part], marker, style.colour))
+
+    def dots(self, points: Iterable[tuple[float, float]], style: LineStyle, size: float = 2.6) -> None:
+        """Draw a marker at every point; points with NaN are left out.
+
+        Args:
+            points: Horizontal and vertical positions.
+            style: Marker and colour.
+            size: Half the side of a marker in points.
+        """
+        known = [(x, y) for x, y in points if not (math.isnan(x) or math.isnan(y))]
+        self.marks.append(known)
+        self._inside.append("".join(dot_at(self._px(x), self._py(y), style, size) for x, y in known))
+
+    def draw_cells(
+        self, values: Sequence[Sequence[float]], colours: Sequence[Sequence[str]], tips: Sequence[Sequence[str]]
+    ) -> None:
+        """Draw a grid of coloured cells of side 1, the first row at the top; cells with NaN are left out.
+
+        Args:
+            values: The number behind each cell, by row and column.
+            colours: The colour of each cell.
+            tips: What a browser shows when the pointer rests on each cell.
+        """
+        self.cells.append([list(line) for line in values])
+        for row, line in enumerate(values):
+            for column, value in enumerate(line):
+                if math.isnan(value):
+                    continue
+                left, right = self._px(column - 0.47), self._px(column + 0.47)
+                top, bottom = self._py(row - 0.46), self._py(row + 0.46)
+                self._inside.append(
+                    f'<rect x="{decimal(left)}" y="{decimal(top)}" width="{decimal(right - left)}" '
+                    f'height="{decimal(bottom - top)}" fill="{colours[row][column]}">'
+                    f"<title>{escaped(tips[row][column])}</title></rect>"
+                )
 
     def draw_bars(self, lengths: Sequence[float], colours: Sequence[str]) -> None:
         """Draw horizontal bars from 0, the first at the top.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from ctta.bench.compare import Row
 from ctta.errors import MissingExtra
 from ctta.plots.canvas import Canvas
 from ctta.plots.elements import LineStyle
@@ -15,8 +18,46 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, distinct with any kind of colour vision; grey first, for the unadapted source.
 COLOURS = ("#7f7f7f", "#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000")
+#: Further colours, by Paul Tol; darker or duller than the others, so that they are distinct in grey too.
+_MORE = ("#882255", "#332288", "#999933", "#44AA99", "#8C510A")
+_GREY, _BLUE, _ORANGE, _RED, _GREEN, _PINK, _SKY, _BLACK = COLOURS
+_WINE, _INDIGO, _OLIVE, _TEAL, _BROWN = _MORE
 _DASHES = ("-", "--", ":", "-.")
 _MARKERS = "osD^vPX<>"
+
+#: How each built-in method is drawn, everywhere. The methods of the demo have a colour each; the others share their
+#: colours with other dashes. No two have the same colour and dashes, nor the same dashes and marker.
+METHOD_STYLES = {
+    "source": LineStyle(_GREY, "-", "o"),
+    "bn": LineStyle(_BLACK, "-", "s"),
+    "tent": LineStyle(_BLUE, "-", "D"),
+    "cotta": LineStyle(_ORANGE, "-", "^"),
+    "rmt": LineStyle(_GREEN, "-", "v"),
+    "santa": LineStyle(_PINK, "-", "P"),
+    "dmse": LineStyle(_RED, "-", "X"),
+    "eata": LineStyle(_SKY, "-", "<"),
+    "rdumb": LineStyle(_WINE, "-", ">"),
+    "rotta": LineStyle(_INDIGO, "--", "o"),
+    "sar": LineStyle(_OLIVE, "--", "s"),
+    "deyo": LineStyle(_TEAL, "--", "D"),
+    "roid": LineStyle(_BROWN, "--", "^"),
+    "bnema": LineStyle(_BLACK, "--", "v"),
+    "dua": LineStyle(_BLACK, ":", "P"),
+    "note": LineStyle(_INDIGO, ":", "X"),
+    "petta": LineStyle(_INDIGO, "-.", "<"),
+    "petal": LineStyle(_ORANGE, "--", ">"),
+    "obao": LineStyle(_GREEN, "--", "P"),
+    "cmf": LineStyle(_BROWN, ":", "o"),
+    "asr": LineStyle(_BROWN, "-.", "s"),
+    "palm": LineStyle(_TEAL, ":", "D"),
+    "law": LineStyle(_TEAL, "-.", "^"),
+    "shot": LineStyle(_BLUE, "--", "X"),
+    "rpl": LineStyle(_BLUE, ":", "v"),
+    "memo": LineStyle(_SKY, "--", "<"),
+    "t3a": LineStyle(_PINK, "-.", "o"),
+    "lame": LineStyle(_OLIVE, "-.", "D"),
+    "trio": LineStyle(_WINE, ":", "s"),
+}
 
 
 def require_matplotlib() -> None:
@@ -37,6 +78,24 @@ def line_style(number: int) -> LineStyle:
     return LineStyle(
         COLOURS[0 if number == 0 else 1 + colour], _DASHES[again % len(_DASHES)], _MARKERS[number % len(_MARKERS)]
     )
+
+
+def row_styles(rows: Sequence[Row]) -> dict[str, LineStyle]:
+    """Choose how the rows of one table are drawn, by label: every method as it is drawn everywhere.
+
+    Further rows of a method, and methods that are not built in, have the first styles that no other row has.
+
+    Args:
+        rows: The rows.
+    """
+    found: dict[str, LineStyle] = {}
+    for row in rows:
+        style = METHOD_STYLES.get(row.records[0].spec.method)
+        if style is not None and style not in found.values():
+            found[row.label] = style
+    taken = {(style.colour, style.dashes) for style in found.values()}
+    free = (style for number in count(1) if ((style := line_style(number)).colour, style.dashes) not in taken)
+    return {row.label: found.get(row.label) or next(free) for row in rows}
 
 
 def svg(figure: Figure | Canvas, title: str) -> bytes:

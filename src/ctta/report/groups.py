@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ctta.bench.comparability import comparable_key
 from ctta.bench.compare import Row, label, rows
-from ctta.bench.folder import RunFolder, read_records
+from ctta.bench.folder import read_records, runs_with_steps
 from ctta.bench.record import Record
 from ctta.bench.spec import RunSpec
 from ctta.bench.steps import StepLog, StepLogs
@@ -52,8 +52,7 @@ def read_groups(folders: Sequence[Path]) -> list[Group]:
     logs: dict[str, StepLog] = {}
     for folder in folders:
         new = [record for record in read_records(folder) if record.address not in records]
-        near = folder.parent if folder.is_file() else folder
-        runs = {run.path.name: run for run in RunFolder.with_steps(near)}
+        runs = runs_with_steps([folder])
         records |= {record.address: record for record in new}
         logs |= {r.address: runs[r.address].read_log(r.counts) for r in new if r.address in runs}
     alike: dict[str, list[Record]] = {}

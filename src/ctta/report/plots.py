@@ -8,9 +8,10 @@ from ctta.bench.compare import Row
 from ctta.bench.steps import StepLog
 from ctta.plots.canvas import Plot
 from ctta.plots.cost import plot_costs
+from ctta.plots.domains import plot_differences, plot_domain_errors
 from ctta.plots.entropy import Histogram, plot_entropies
-from ctta.plots.errors import plot_domain_errors, plot_mean_errors, plot_running_errors
-from ctta.plots.style import line_style
+from ctta.plots.errors import plot_mean_errors, plot_running_errors
+from ctta.plots.style import row_styles
 from ctta.plots.teacher import has_teacher, plot_teacher
 from ctta.report.embed import Drawing, embed
 from ctta.report.groups import Group
@@ -40,14 +41,14 @@ def plots_of(group: Group) -> Iterator[Plot]:
         group: Runs that can be compared.
     """
     shown = shown_rows(group.rows)
-    # Grey is reserved for the source.
-    begin = 0 if shown[0].label == "source" else 1
-    styles = {row.label: line_style(number) for number, row in enumerate(shown, start=begin)}
+    styles = row_styles(group.rows)
     logs = {row.label: _logs_of(row, group) for row in shown}
     yield plot_mean_errors(group.rows)
     yield plot_costs(group.rows)
     if len(shown[0].errors) > 1:
-        yield plot_domain_errors(shown, styles, in_order=group.spec.protocol_name != "random-order")
+        yield plot_domain_errors(group.rows, styles, in_order=group.spec.protocol_name != "random-order")
+        if len(shown) > 2:
+            yield plot_differences(shown)
     if logged := [(label, [log.steps for log in mine]) for label, mine in logs.items() if mine]:
         yield plot_running_errors(logged, styles)
     if counted := [histogram for label, mine in logs.items() if (histogram := _histogram(label, mine))]:

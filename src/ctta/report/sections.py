@@ -10,9 +10,11 @@ from typing import NamedTuple
 from ctta._system.files import size
 from ctta.bench.comparability import distinctions
 from ctta.bench.compare import Row, any_after, unlike_seeds
+from ctta.bench.paired import Pairing, pair_rows
 from ctta.bench.record import Record
 from ctta.bench.spec import RunSpec
-from ctta.method_table import AFTER_NOTE
+from ctta.bench.steps import StepFacts
+from ctta.method_table import AFTER_NOTE, no_confidences
 from ctta.protocol import protocol_of
 from ctta.report.embed import Drawing
 from ctta.report.groups import Group
@@ -67,6 +69,10 @@ class Section:
         spread: Whether a row has several seeds.
         unlike_seeds: The sets of seeds of the rows, if they differ.
         after: The note on rows that predict after using the batch; None if there is none.
+        against: Label of the best row, which the others are paired with; None if there is nothing to pair.
+        differences: The paired difference of each row, with its standard error, by label.
+        unpaired: Why a row has no difference, by label.
+        no_confidences: What the logits of methods are whose softmax is not a confidence.
         with_source: Whether a run was given source data.
         curves: How many rows the curves show, if not all.
         unlogged: Labels of rows with a run that has no step log.
@@ -86,6 +92,10 @@ class Section:
     spread: bool
     unlike_seeds: Sequence[str]
     after: str | None
+    against: str | None
+    differences: Mapping[str, str]
+    unpaired: Mapping[str, str]
+    no_confidences: Mapping[str, str]
     with_source: bool
     curves: int | None
     unlogged: Sequence[str]
@@ -105,6 +115,7 @@ def sections_of(groups: Sequence[Group]) -> list[Section]:
 
 def _section(number: int, group: Group, heading: str) -> Section:
     domains = list(group.rows[0].errors)
+    pairing = _pairing(group)
     cells = [[row.errors.get(domain, float("nan")) for domain in domains] for row in group.rows]
     return Section(
         id=f"group-{number}",
@@ -119,12 +130,26 @@ def _section(number: int, group: Group, heading: str) -> Section:
         spread=any(row.spread is not None for row in group.rows),
         unlike_seeds=unlike_seeds(group.rows),
         after=AFTER_NOTE if any_after(group.rows) else None,
+        against=pairing.against if pairing else None,
+        differences={found.label: str(found) for found in pairing.differences} if pairing else {},
+        unpaired=pairing.unpaired if pairing else {},
+        no_confidences=no_confidences(dict.fromkeys(record.spec.method for record in group.records)),
         with_source=any(not record.source_free for record in group.records),
         curves=MOST_ROWS if len(group.rows) > MOST_ROWS else None,
         unlogged=sorted({row.label for row in group.rows if any(r.address not in group.logs for r in row.records)}),
         figures=[Figure(drawing, caption) for drawing, caption in drawings(group, f"g{number}-")],
         runs=[_run(row, record) for row in group.rows for record in row.records],
     )
+
+
+def _pairing(group: Group) -> Pairing | None:
+    """The differences of all rows from the best one; None if no row can be paired with it."""
+
+    def steps_of(record: Record) -> Sequence[StepFacts] | None:
+        return group.logs[record.address].steps if record.address in group.logs else None
+
+    pairing = pair_rows(group.rows, steps_of, strict=False)
+    return pairing if pairing.differences else None
 
 
 def _headings(groups: Sequence[Group]) -> list[str]:
