@@ -19,6 +19,12 @@ from ctta.bench.spec import RunSpec
 from ctta.errors import UnlikeRuns
 from ctta.method_table import AFTER, AFTER_NOTE, after_mark
 
+#: What tables say of runs whose protocol resets the adapter.
+RESET_NOTES = {
+    "shift": "reset at every shift: the method is told where a domain begins",
+    "batch": "reset before every batch: the method remembers nothing of the stream",
+}
+
 #: Printed for the error of a domain that a row does not have.
 NONE = "–"
 
@@ -51,6 +57,15 @@ class Row:
         sizes = [record.peak_memory for record in self.records]
         known = [size for size in sizes if size is not None]
         return statistics.fmean(known) if len(known) == len(sizes) else None
+
+    @property
+    def rounds(self) -> list[float] | None:
+        """Error of each round in percent, the mean over the runs; None if the stream does not repeat."""
+        found = [record.rounds for record in self.records]
+        known = [rounds for rounds in found if rounds is not None]
+        if not known or len(known) < len(found):
+            return None
+        return [statistics.fmean(errors) for errors in zip(*known, strict=False)]
 
     def to_json(self) -> dict[str, object]:
         """The numbers of the row as a JSON object, without the records."""
@@ -170,7 +185,7 @@ def own_settings(spec: RunSpec) -> dict[str, object]:
 def text_table(table: Sequence[Row], form: str = "text", *, mark: bool = True) -> str:
     """Write rows as a table; the lowest error of a column is bold, or has a star in plain text.
 
-    A note below the table, except in CSV, explains the mark of methods that predict after using the batch.
+    Below the table, except in CSV, are the errors of each round if the stream repeats, and `notes`.
 
     Args:
         table: The rows.
@@ -191,7 +206,24 @@ def text_table(table: Sequence[Row], form: str = "text", *, mark: bool = True) -
         [bold.format(escape(cell)) if (i, j) in marked else escape(cell) for j, cell in enumerate(line)]
         for i, line in enumerate([head, *body])
     ]
-    return write(lines) + (f"\n{escape(AFTER_NOTE)}\n" if any_after(table) else "")
+    parts = [write(lines)]
+    if rounds := [[row.label, *(f"{error:.1f}" for error in row.rounds)] for row in table if row.rounds]:
+        most = max(map(len, rounds))
+        filled = [[*line, *[NONE] * (most - len(line))] for line in rounds]
+        head = ["error per round", *map(str, range(1, most))]
+        parts.append(write([[escape(cell) for cell in line] for line in [head, *filled]]))
+    return "\n".join([*parts, *(f"{escape(note)}\n" for note in notes(table))])
+
+
+def notes(table: Sequence[Row]) -> list[str]:
+    """Return what a reader of a table must know: methods that see the batch first, and runs that know the boundaries.
+
+    Args:
+        table: The rows.
+    """
+    resets = {record.spec.resets for row in table for record in row.records}
+    told = [RESET_NOTES[when] for when in ("shift", "batch") if when in resets]
+    return ([AFTER_NOTE] if any_after(table) else []) + told
 
 
 def any_after(table: Sequence[Row]) -> bool:

@@ -50,7 +50,7 @@ def spec_of(work: Workload, model: Loaded | Classifier, stream: Stream, data: Fa
         settings={name: value for name, value in method_arguments(work).items() if name != "seed"},
         model=loaded.facts(),
         data=dict(data),
-        protocol=protocol.to_json(times=procedure.times, order=procedure.order),
+        protocol=protocol.to_json(times=procedure.times, order=procedure.order, options=procedure.options),
         corruptions=_domains(stream),
         # Domains that are not corruptions have no severity, and --severity no effect.
         severity=procedure.severity if one_severity and any(s.severity for s in stream.segments) else None,
@@ -122,6 +122,7 @@ def stream_of(work: Workload, opened: Opened) -> Stream:
         opened: Its images, as `open_inputs` gives them.
     """
     procedure = work.procedure
+    protocol = get_protocol(procedure.protocol)
     parts = StreamParts(
         domains=opened.domains,
         batch_size=work.batch_size,
@@ -130,8 +131,9 @@ def stream_of(work: Workload, opened: Opened) -> Stream:
         order=procedure.order,
         times=procedure.times,
         clean=opened.clean,
+        options=protocol.with_options(procedure.options),
     )
-    return get_protocol(procedure.protocol).stream(parts)
+    return protocol.stream(parts)
 
 
 def _domains(stream: Stream) -> tuple[str, ...]:

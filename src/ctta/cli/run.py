@@ -58,6 +58,10 @@ def run(
         ),
     ] = "continual",
     times: Annotated[int, typer.Option(min=1, help="Rounds of a recurring stream.")] = 1,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="Set an option of the protocol. May be repeated."),
+    ] = None,
     order: Annotated[
         ImageOrder, typer.Option(help="Order of the images of a domain: shuffled with the seed, or as stored.")
     ] = ImageOrder.shuffled,
@@ -120,6 +124,7 @@ def run(
         protocol=protocol,
         times=times,
         order=order.value,
+        options=parse_settings(option or [], "--option"),
         severity=severity,
         batch_size=batch_size,
         learn=learn,

@@ -12,6 +12,7 @@ from ctta.plots.entropy import Histogram, plot_entropies
 from ctta.plots.errors import plot_domain_errors, plot_mean_errors, plot_running_errors
 from ctta.plots.style import line_style
 from ctta.plots.teacher import has_teacher, plot_teacher
+from ctta.protocol import protocol_of
 from ctta.report.embed import Drawing, embed
 from ctta.report.groups import Group
 
@@ -47,7 +48,8 @@ def plots_of(group: Group) -> Iterator[Plot]:
     yield plot_mean_errors(group.rows)
     yield plot_costs(group.rows)
     if len(shown[0].errors) > 1:
-        yield plot_domain_errors(shown, styles, in_order=group.spec.protocol_name != "random-order")
+        protocol = protocol_of(group.spec.protocol)
+        yield plot_domain_errors(shown, styles, in_order=protocol is None or not protocol.any_domain_order)
     if logged := [(label, [log.steps for log in mine]) for label, mine in logs.items() if mine]:
         yield plot_running_errors(logged, styles)
     if counted := [histogram for label, mine in logs.items() if (histogram := _histogram(label, mine))]:
