@@ -21,6 +21,8 @@ def glass_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
     channels, height, width = x.shape[1:]
     reach = int(c["reach"])
     blurred = gaussian(x.float(), c["sigma"]).add_(2**-10).floor_()
+    if reach == 0 or int(c["rounds"]) == 0:  # below severity 1 no neighbour may be near enough
+        return gaussian(blurred, c["sigma"])
     choices = draws.below(4 * reach**2, int(c["rounds"]), height, width)
     source = scan_sources(choices, reach)
     moved = blurred.flatten(2).gather(2, source[:, None].expand(-1, channels, -1))
