@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from ctta.bench.workload import Inputs, Procedure, Workload, absolute
 from ctta.datasets import get_dataset
 from ctta.nets.by_name import load_model
 
-__all__ = ["Inputs", "Job", "Procedure", "RunOptions", "Workload", "do", "execute"]
+__all__ = ["Inputs", "Job", "Procedure", "RunOptions", "Workload", "do", "execute", "measure_source"]
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def execute(job: Job, folder: Path, *, save_every: float = 30.0, progress: RunSt
     loaded = load_model(work.inputs.model, work.inputs.weights, classes=dataset.classes)
     model = loaded.classifier.to(device)
     opened = open_inputs(work, dataset)
-    stream = stream_of(work, opened).on(device)
+    stream = stream_of(work, opened, model).on(device)
     check_model(work.inputs.model, model, dataset, opened, stream)
     spec = spec_of(work, loaded, stream, opened.facts)
 
@@ -108,6 +109,20 @@ def execute(job: Job, folder: Path, *, save_every: float = 30.0, progress: RunSt
         record = run.execute(folder, save_every=save_every, progress=events.beside(progress))
         events.end(record)
     return record
+
+
+def measure_source(job: Job, progress: Callable[[str, int, int], None] | None = None) -> None:
+    """Measure what the protocol of a job wants to know of the source model, so that the run finds it in the cache.
+
+    Args:
+        job: The job.
+        progress: Called with the name of a part, the images done and their total.
+    """
+    inputs = job.work.inputs
+    dataset = get_dataset(inputs.stream)
+    model = load_model(inputs.model, inputs.weights, classes=dataset.classes).classifier
+    source = model.to(choose_device(job.options.device))
+    stream_of(job.work, open_inputs(job.work, dataset), source, progress=progress)
 
 
 #: Earlier name of `execute`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from ctta.classifier import Classifier
 from ctta.datasets import Dataset, Wanted, get_dataset
 from ctta.datasets.arrays import Images
 from ctta.datasets.corrupted import Pooled
+from ctta.datasets.corrupted_twice import CorruptedTwice
 from ctta.errors import CttaError, ImageShape, MissingData, ParameterError
 from ctta.methods.eata import fisher_from_source
 from ctta.nets.by_name import Loaded, from_table
@@ -79,15 +80,16 @@ def build_adapter(work: Workload, model: Classifier) -> Adapter:
     return cls(model, **method_arguments(work), **_from_source(work, cls, model))
 
 
-def open_stream(work: Workload, *, keep: bool = False) -> tuple[Stream, Facts]:
+def open_stream(work: Workload, *, keep: bool = False, source: Classifier | None = None) -> tuple[Stream, Facts]:
     """Open the stream of a workload, with the facts of its data.
 
     Args:
         work: The workload.
         keep: Hold generated images in memory, for several runs side by side.
+        source: The source model, for protocols that choose images by what it predicts.
     """
     opened = open_inputs(work, get_dataset(work.inputs.stream), keep=keep)
-    return stream_of(work, opened), opened.facts
+    return stream_of(work, opened, source), opened.facts
 
 
 def open_inputs(work: Workload, dataset: Dataset, *, keep: bool = False) -> Opened:
@@ -114,12 +116,20 @@ def open_inputs(work: Workload, dataset: Dataset, *, keep: bool = False) -> Open
     return replace(opened, clean=images, facts=opened.facts | {"clean": digest_of(images, inputs.clean)})
 
 
-def stream_of(work: Workload, opened: Opened) -> Stream:
+def stream_of(
+    work: Workload,
+    opened: Opened,
+    source: Classifier | None = None,
+    *,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Stream:
     """Put the images of a workload into the order of its protocol.
 
     Args:
         work: The workload.
         opened: Its images, as `open_inputs` gives them.
+        source: The source model, for protocols that choose images by what it predicts.
+        progress: Called with the name of a part, the images done and their total, while the source model is measured.
     """
     procedure = work.procedure
     protocol = get_protocol(procedure.protocol)
@@ -131,13 +141,17 @@ def stream_of(work: Workload, opened: Opened) -> Stream:
         order=procedure.order,
         times=procedure.times,
         clean=opened.clean,
+        source=source,
         options=protocol.with_options(procedure.options),
+        progress=progress,
     )
     return protocol.stream(parts)
 
 
 def _domains(stream: Stream) -> tuple[str, ...]:
     """The domains that a stream shows, also where it shows them at once."""
+    if isinstance(twice := stream.segments[0].images, CorruptedTwice):
+        return twice.among
     pooled = (segment.images for segment in stream.segments if isinstance(segment.images, Pooled))
     return tuple(domain.name for pool in pooled for domain in pool.domains) or stream.domains
 

@@ -22,7 +22,8 @@ def poisson(levels: Tensor, photons: float, uniform: Tensor) -> Tensor:
     """
     if photons > _MANY:
         rate = levels.float() * (photons / 255)
-        return (rate + rate.sqrt() * torch.special.ndtri(uniform.clamp(min=2**-25))).round_().clamp_(min=0)
+        counts: Tensor = (rate + rate.sqrt() * torch.special.ndtri(uniform.clamp(min=2**-25))).round_().clamp_(min=0)
+        return counts
     accept, own, alias = _tables(photons)
     scaled = uniform * (len(accept) // 256)
     column = scaled.int()

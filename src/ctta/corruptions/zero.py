@@ -1,10 +1,8 @@
 """The constants of every corruption at severity 0, from which fractions of severity 1 are interpolated.
 
-The ImageNet values of the fifteen are those of CCC (Press et al., 2023). It has none for brightness, which it does not
-use, and none that we know for the elastic transform: there the displacement starts at nothing with the smoothness of
-severity 1, because a smaller sigma would make it stronger. The CIFAR values are chosen likewise: what a corruption adds
-is nothing, and what only shapes it is that of severity 1. JPEG starts at a quality of 95, as far from severity 1 as
-severity 2 is. The four held-out corruptions follow the same rule.
+The ImageNet values of the fifteen are those of CCC (Press et al., 2023). The CIFAR values are chosen likewise: what a
+corruption adds is nothing, and what only shapes it is that of severity 1. JPEG starts at a quality of 95, as far from
+severity 1 as severity 2 is. The four held-out corruptions follow the same rule.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ ZERO: Final[dict[str, tuple[Row, Row]]] = {
     "fog": ((0, 3), (0, 2)),
     "brightness": ((0,), (0,)),
     "contrast": ((1,), (1,)),
-    "elastic_transform": ((0, 0, 0), (0, 0.7, 0)),
+    "elastic_transform": ((0, 0, 0), (0, 999 / 244, 0)),
     "pixelate": ((1,), (1,)),
     "jpeg_compression": ((95,), (85,)),
     "speckle_noise": ((0,), (0,)),

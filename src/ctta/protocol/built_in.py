@@ -104,6 +104,40 @@ def _then_clean(parts: StreamParts) -> Stream:
     return concatenate(_continual(parts), _clean(parts))
 
 
+def _ccc(parts: StreamParts) -> Stream:
+    from ctta.corruption_names import CORRUPTIONS  # noqa: PLC0415
+    from ctta.datasets.corrupted import Corrupted  # noqa: PLC0415
+    from ctta.streams.ccc import ccc  # noqa: PLC0415
+    from ctta.streams.ccc_accuracy import SourceAccuracy, fill_of  # noqa: PLC0415
+
+    assert parts.clean is not None and parts.source is not None, "Protocol.stream checks it"
+    options, first = parts.options, parts.domains[0].images
+    scale = first.scale if isinstance(first, Corrupted) else None
+    measured = SourceAccuracy(
+        parts.source,
+        parts.clean,
+        count=int(options["measured_images"]),
+        step=float(options["measured_step"]),
+        fill=fill_of(options["fill"]),
+        scale=scale,
+        progress=parts.progress,
+    )
+    names = tuple(dict.fromkeys(domain.name for domain in parts.domains))
+    return ccc(
+        parts.clean,
+        measured.grid,
+        # The fifteen are what a user gets who names none: then CCC's own choice.
+        None if set(names) == set(CORRUPTIONS) else names,
+        target=float(options["target"]),
+        speed=int(options["speed"]),
+        step=float(options["step"]),
+        length=parts.images or len(CORRUPTIONS) * len(parts.clean),
+        batch_size=parts.batch_size,
+        seed=parts.seed,
+        scale=scale,
+    )
+
+
 #: The built-in protocols, in the order of `ctta ls protocols`.
 BUILT_IN = (
     Protocol("continual", _continual, summary="one domain after another"),
@@ -165,6 +199,26 @@ BUILT_IN = (
         options={"concentration": 0.01},
         order="all domains in one, classes in clumps: chunks of equal size from a Dirichlet, seed {seed}",
         summary="images of all domains in every batch, with the classes in clumps; concentration 0 sorts by label",
+    ),
+    Protocol(
+        "ccc",
+        _ccc,
+        severities=(5,),
+        needs_clean=True,
+        needs_source=True,
+        any_domain_order=True,
+        allows_stored=False,
+        options={
+            "target": 40.0,
+            "speed": 1000,
+            "step": 0.25,
+            "measured_step": 0.5,
+            "measured_images": 100,
+            "fill": "bilinear",
+        },
+        order="drawn anew at every pair of severities, seed {seed}",
+        severity_text="of two corruptions, in small steps",
+        summary="continuously changing corruptions, two at a time, at a target accuracy of the source; --images long",
     ),
     Protocol(
         "reset-at-shift",

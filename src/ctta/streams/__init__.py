@@ -6,6 +6,8 @@ from ctta.datasets.digits import Digits, digits
 from ctta.datasets.domain import Domain, Labelled, Origin
 from ctta.streams import datasets
 from ctta.streams.batch import Batch
+from ctta.streams.ccc import ccc
+from ctta.streams.ccc_accuracy import SourceAccuracy
 from ctta.streams.labels import mixed_correlated, sorted_by_label
 from ctta.streams.protocols import (
     clean,
@@ -29,7 +31,9 @@ __all__ = [
     "Labelled",
     "Origin",
     "Segment",
+    "SourceAccuracy",
     "Stream",
+    "ccc",
     "clean",
     "concatenate",
     "continual",

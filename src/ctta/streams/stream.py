@@ -22,13 +22,13 @@ class Segment:
 
     Args:
         domain: Name of the domain.
-        severity: Severity of the corruption; 0 if there is none, or if several are mixed.
+        severity: Severity of the corruption; 0 if there is none, or if several are mixed; their sum in `ccc`.
         images: The labelled images of the domain.
         order: Positions in `images` in the order of arrival, (n,) integers.
     """
 
     domain: str
-    severity: int
+    severity: float
     images: Labelled
     order: Tensor
 
