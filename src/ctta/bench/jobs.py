@@ -9,7 +9,15 @@ from pathlib import Path
 from ctta._system.device import choose_device
 from ctta.adapter import Adapter
 from ctta.bench.folder import RunFolder
-from ctta.bench.prepare import build_adapter, check_model, method_arguments, open_inputs, spec_of, stream_of
+from ctta.bench.prepare import (
+    build_adapter,
+    check_model,
+    method_arguments,
+    open_inputs,
+    source_model,
+    spec_of,
+    stream_of,
+)
 from ctta.bench.progress import RunStarted
 from ctta.bench.record import Record
 from ctta.bench.run import Run
@@ -93,8 +101,8 @@ def execute(job: Job, folder: Path, *, save_every: float = 30.0, progress: RunSt
     device = choose_device(options.device)
     dataset = get_dataset(work.inputs.stream)
     loaded = load_model(work.inputs.model, work.inputs.weights, classes=dataset.classes)
-    model = loaded.classifier.to(device)
     opened = open_inputs(work, dataset)
+    model = source_model(loaded, opened).to(device)
     stream = stream_of(work, opened, model).on(device)
     check_model(work.inputs.model, model, dataset, opened, stream)
     spec = spec_of(work, loaded, stream, opened.facts)
@@ -120,9 +128,9 @@ def measure_source(job: Job, progress: Callable[[str, int, int], None] | None = 
     """
     inputs = job.work.inputs
     dataset = get_dataset(inputs.stream)
-    model = load_model(inputs.model, inputs.weights, classes=dataset.classes).classifier
-    source = model.to(choose_device(job.options.device))
-    stream_of(job.work, open_inputs(job.work, dataset), source, progress=progress)
+    loaded, opened = load_model(inputs.model, inputs.weights, classes=dataset.classes), open_inputs(job.work, dataset)
+    source = source_model(loaded, opened).to(choose_device(job.options.device))
+    stream_of(job.work, opened, source, progress=progress)
 
 
 #: Earlier name of `execute`.

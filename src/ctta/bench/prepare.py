@@ -25,6 +25,7 @@ from ctta.datasets.corrupted_twice import CorruptedTwice
 from ctta.errors import CttaError, ImageShape, MissingData, ParameterError
 from ctta.methods.eata import fisher_from_source
 from ctta.nets.by_name import Loaded, from_table
+from ctta.nets.class_subset import with_classes
 from ctta.nets.models import MODELS
 from ctta.protocol import StreamParts, get_protocol
 from ctta.prototypes import prototypes_from_source
@@ -114,6 +115,18 @@ def open_inputs(work: Workload, dataset: Dataset, *, keep: bool = False) -> Open
         return opened
     images = read_images(inputs.clean, dataset.classes)
     return replace(opened, clean=images, facts=opened.facts | {"clean": digest_of(images, inputs.clean)})
+
+
+def source_model(loaded: Loaded, opened: Opened) -> Classifier:
+    """Return the source model of a run, with only the classes of the data if those are some of the model's.
+
+    Args:
+        loaded: The model.
+        opened: The images.
+    """
+    if opened.model_classes is None:
+        return loaded.classifier
+    return with_classes(loaded.classifier, opened.model_classes)
 
 
 def stream_of(
