@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from ctta.bench.compare import differences
 from ctta.bench.folder import RunFolder, read_records
 from ctta.cli import app
 
@@ -31,7 +32,10 @@ def test_digits_run_with_fractional_severities_and_the_table_is_measured_once(
     assert "accuracy under" not in run(tmp_path, "bn", "digits")
     bn, source = sorted(read_records(tmp_path / "runs"), key=lambda record: record.spec.method)
     assert source.images == 60 and list(source.errors) == ["ccc"]
-    assert source.spec.protocol == bn.spec.protocol
+    assert source.spec.protocol == bn.spec.protocol and len(str(bn.spec.protocol["path"])) == 64
+    run(tmp_path, "bn", "digits", "--seed", "1")
+    paths = {record.spec.protocol["path"] for record in (records := read_records(tmp_path / "runs"))}
+    assert len(paths) == 2 and not differences(records)
     assert source.spec.protocol["options"] == {
         "target": 60.0,
         "speed": 20,

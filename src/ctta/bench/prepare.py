@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -52,7 +54,8 @@ def spec_of(work: Workload, model: Loaded | Classifier, stream: Stream, data: Fa
         settings={name: value for name, value in method_arguments(work).items() if name != "seed"},
         model=loaded.facts(),
         data=dict(data),
-        protocol=protocol.to_json(times=procedure.times, order=procedure.order, options=procedure.options),
+        protocol=protocol.to_json(times=procedure.times, order=procedure.order, options=procedure.options)
+        | _path(stream),
         corruptions=_domains(stream),
         # Domains that are not corruptions have no severity, and --severity no effect.
         severity=procedure.severity if one_severity and any(s.severity for s in stream.segments) else None,
@@ -167,6 +170,13 @@ def _domains(stream: Stream) -> tuple[str, ...]:
         return twice.among
     pooled = (segment.images for segment in stream.segments if isinstance(segment.images, Pooled))
     return tuple(domain.name for pool in pooled for domain in pool.domains) or stream.domains
+
+
+def _path(stream: Stream) -> dict[str, str]:
+    """The digest of the path through the corruptions, which was measured: another machine may round to another one."""
+    twice = [s.images for s in stream.segments if isinstance(s.images, CorruptedTwice)]
+    points = json.dumps([[*images.first, *images.second] for images in twice])
+    return {"path": hashlib.sha256(points.encode()).hexdigest()} if twice else {}
 
 
 def method_arguments(work: Workload) -> dict[str, Any]:
