@@ -4,14 +4,15 @@ INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 ISA_TESTS := tests/test_layout.py tests/test_conformance.py tests/nets/test_train_cifar.py \
   tests/contract/test_contract.py -k "not method_keeps or (not memory_is_flat and (dmse or tent or rmt))"
 
-.PHONY: demo test test-isa test-models test-ray pythons lowest hostile bench package lint check clean
+.PHONY: demo test test-isa test-models test-ray test-serve pythons lowest hostile bench package lint check clean
 
 demo: .venv/.installed
 	$(BIN)/ctta demo
 
-# One torch thread per worker: two-thread torch beside a busy neighbour is many times slower.
+# One torch thread per worker: two-thread torch beside a busy neighbour is many times slower. A file stays with one
+# worker, so that its networks are trained and its fixtures made once.
 test: .venv/.installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not models and not ray"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve"
 
 # A short part of the tests with the instructions of older processors: oneDNN then takes other kernels.
 test-isa: .venv/.installed
@@ -25,13 +26,17 @@ test-models: .venv/.installed-models
 test-ray: .venv/.installed-ray
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray
 
+# Real clients against real servers on free ports; the page needs a Chromium, and is left out without one.
+test-serve: .venv/.installed-serve
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m serve
+
 # What Python 3.10 and 3.13 can check without a torch of their own.
 pythons: .venv/.installed
 	$(BIN)/python scripts/pythons.py 3.10 3.13
 
 # The fast tests with the lowest versions that pyproject.toml allows.
 lowest: .venv-lowest/.installed
-	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto -m "not models and not ray and not slow"
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not slow"
 
 # Thousands of damaged files and killed runs: the long forms of tests/hostile; parts by `python -m hostile NAME`.
 hostile: .venv/.installed
@@ -51,7 +56,7 @@ lint: .venv/.installed
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 
-check: test test-isa test-models test-ray pythons package lint
+check: test test-isa test-models test-ray test-serve pythons package lint
 
 clean:
 	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -67,6 +72,10 @@ clean:
 
 .venv/.installed-ray: .venv/.installed
 	$(INSTALL) -e ".[dev,ray]"
+	touch $@
+
+.venv/.installed-serve: .venv/.installed
+	$(INSTALL) -e ".[dev,serve-test]"
 	touch $@
 
 .venv-lowest/.installed: pyproject.toml constraints-lowest.txt

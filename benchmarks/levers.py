@@ -21,7 +21,7 @@ from benchmarks.subjects import RESNET20, RESNET50, TINY, Subject
 from benchmarks.timing import Work, interleave
 from ctta import functional
 from ctta.augment import View
-from ctta.methods._restore import successes
+from ctta.methods._parts.restore import successes
 from ctta.norms import use_batch_statistics
 from ctta.teacher import assign_at_, ema_
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import ctta
-from ctta.methods._restore import RestoresRandomly
+from ctta.methods._parts.restore import RestoresRandomly
 
 DATA = Path(__file__).parent / "data"
 

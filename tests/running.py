@@ -12,10 +12,15 @@ from ctta.bench.folder import RunFolder
 from ctta.bench.record import Record
 
 
-def wait_for(what: Callable[[], Any]) -> Any:
-    """Poll until `what` returns something true, and return it; the timeout of the test is the only limit."""
+def wait_for(what: Callable[[], Any], *, every: float = 0.005) -> Any:
+    """Poll until `what` returns something true, and return it; the timeout of the test is the only limit.
+
+    Args:
+        what: The question; one that costs something is better asked less often.
+        every: Seconds to leave the CPU to others between two questions.
+    """
     while not (found := what()):
-        time.sleep(0.005)  # only to leave the CPU to others
+        time.sleep(every)
     return found
 
 

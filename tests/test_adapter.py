@@ -47,7 +47,10 @@ def test_a_bad_batch_gets_the_named_error_and_leaves_no_trace(images: Tensor, er
 
 
 def test_rounding_beyond_the_range_is_forgiven() -> None:
-    ctta.Tent(net())(x().clamp(0, 1) * 1.0005)
+    beyond = x() * (1.0005 / x().max())
+    assert beyond.max() > 1
+    # Images within the range that differ by a part in two thousand are answered nearly alike: nothing is cut off.
+    torch.testing.assert_close(ctta.Tent(net())(beyond), ctta.Tent(net())(beyond / 1.0005), rtol=1e-2, atol=1e-2)
 
 
 def test_broken_images_are_answered_as_unknown_and_the_sound_ones_as_without_them() -> None:
@@ -103,13 +106,13 @@ def test_a_second_thread_is_refused_and_the_first_one_finishes() -> None:
     class Slow(ctta.Tent):
         def adapt(self, x: Tensor) -> ctta.Step:
             entered.set()
-            leave.wait(10)
+            leave.wait()
             return super().adapt(x)
 
     adapter, results = Slow(net()), []
     thread = threading.Thread(target=lambda: results.append(adapter(x())))
     thread.start()
-    entered.wait(10)
+    entered.wait()
     for call in (lambda: adapter(x()), lambda: adapter.predict(x()), adapter.reset, adapter.state_dict):
         with pytest.raises(errors.ConcurrentUse, match="one call at a time"):
             call()
@@ -442,4 +445,4 @@ def test_a_refused_batch_leaves_the_adapter_free() -> None:
     adapter = ctta.Tent(net())
     with pytest.raises(errors.ImageRange):
         adapter.ask(2 * x() + 1)
-    adapter(x())
+    assert torch.equal(adapter(x()), ctta.Tent(net())(x()))

@@ -39,7 +39,7 @@ def test_bf16_rounds_the_logits_and_no_more(name: str) -> None:
 )
 @pytest.mark.parametrize("name", METHODS)
 def test_bf16_moves_the_mean_error_on_the_digits_by_less_than_a_third_of_a_point(name: str) -> None:
-    stream, _ = prepare_demo(["source"])
+    stream, _ = prepare_demo(["source"], images=150)
 
     def error(precision: Precision) -> float:
         options = method(name).recipe("cifar10-c") | {"precision": precision}

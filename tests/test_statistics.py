@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import ctta
 from ctta.batch_norm import normalise_exactly
 from ctta.errors import BatchTooSmall, ParameterError
-from ctta.methods._rotta_parts import RobustBN
+from ctta.methods._parts.rotta import RobustBN
 from ctta.norms import batch_norms, choose_statistics, use_batch_statistics
 from ctta.statistics import Batch, Misfit, Moments, Moving, Prior, Seen, Share, Source, Statistics, as_statistics
 from ctta.testing import Subject, checks

@@ -14,6 +14,7 @@ from ctta.bench.jobs import Inputs, Job
 from ctta.bench.prepare import open_stream, spec_of
 from ctta.paper import experiment
 from ctta.paper.reproduce import Request, plan
+from ctta.statistics import Batch, Share
 from jobs import make_job
 
 NET = ("digits", "digits_resnet8")
@@ -114,3 +115,11 @@ def test_ctta_run(asked: dict[str, Any], address: str, files: Path) -> None:
 )
 def test_ctta_reproduce(name: str, request_: Request, addresses: list[str]) -> None:
     assert [address_of(job) for job in plan(experiment(name), request_).jobs] == addresses
+
+
+def test_statistics_have_one_address_however_they_are_written() -> None:
+    def address(**settings: object) -> str:
+        return address_of(make_job(method="dmse", seed=3, settings=settings, **DIGITS))
+
+    assert address(statistics="batch") == address(statistics=Batch()) == "bebc10e42942a1ac7232"  # the default
+    assert address(statistics="share:0.40") == address(statistics=Share(0.4)) != address(statistics="share:0.5")

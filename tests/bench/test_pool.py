@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -14,10 +13,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from typer.testing import CliRunner
 
 from ctta.bench.executors import run_jobs
-from ctta.bench.folder import RunFolder
+from ctta.bench.folder import RunFolder, read_records
+from ctta.bench.jobs import Job
+from ctta.cli import app
 from ctta.errors import ConcurrentUse, ParameterError, WorkerLost
 from jobs import make_job
 from running import numbers, wait_for
@@ -27,36 +31,89 @@ pytestmark = [
     pytest.mark.usefixtures("one_thread"),
 ]
 
-STEPS = 150
-JOB = make_job("tent", "digits", "digits_resnet8", corruptions=("fog", "contrast"), images=375, batch_size=5)
-JOBS = [JOB.with_seed(seed) for seed in range(3)]
-LINE = "run tent digits --corruptions fog,contrast --images 375 --batch-size 5 --seed 0..2 --workers 2"
+CODE = """
+import os, signal
+import torch
+from torch import nn
+import ctta
+
+def build():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, stride=4), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10)
+    )
+
+class Halting(ctta.Tent):
+    '''Tent whose process stands still in the middle of a run, where HALT is set.'''
+    def adapt(self, x):
+        if self.steps == 10 and "HALT" in os.environ:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return (yield from super().adapt(x))
+"""
+STEPS = 24
+OPTIONS = "--corruptions fog,contrast --images 60 --batch-size 5 --seed 0..2 --workers 2 --save-every 3600"
 
 
 @pytest.fixture(scope="module")
-def whole(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A method that holds the workers of ``parent``, and is Tent in this process; and a model."""
+    file = tmp_path_factory.mktemp("code") / "halting.py"
+    file.write_text(CODE)
+    return file
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images that a worker reads without importing scikit-learn, as it would for the digits."""
+    x = np.random.default_rng(0).integers(0, 256, (60, 32, 32, 3), dtype=np.uint8)
+    path = tmp_path_factory.mktemp("data") / "clean.npz"
+    np.savez(path, x=x, y=np.arange(60) % 10)
+    return path
+
+
+@pytest.fixture(scope="module")
+def jobs(code: Path, images: Path) -> list[Job]:
+    """The jobs of ``line``."""
+    size = {"corruptions": ("fog", "contrast"), "images": 60, "batch_size": 5}
+    job = make_job(f"{code}:Halting", "cifar10-c", f"{code}:build", data=images, **size)
+    return [job.with_seed(seed) for seed in range(3)]
+
+
+@pytest.fixture(scope="module")
+def whole(one_thread: None, jobs: list[Job], tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What the jobs give one by one in this process."""
     folder = tmp_path_factory.mktemp("whole")
-    return all_numbers(folder)
+    return all_numbers(jobs, folder)
+
+
+@pytest.fixture(scope="module")
+def line(code: Path, images: Path) -> list[str]:
+    """The command that has two workers do the jobs."""
+    own = [f"{code}:Halting", "cifar10-c", "--model", f"{code}:build", "--data", str(images)]
+    return ["run", *own, *OPTIONS.split()]
 
 
 @pytest.fixture
-def parent(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def parent(line: list[str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that has two others do the jobs; all are in a group of their own."""
     # A script in the background, which the tests may be run by, has Ctrl-C ignored.
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    command = [sys.executable, "-c", f"{heard}; from ctta.cli import main; main()", *shlex.split(LINE)]
-    command += ["--save-every", "3600", "--out", str(tmp_path)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{heard}; from ctta.cli import main; main()", *line, "--out", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=os.environ | {"HALT": "1"},
+    )
     with process:
         yield process
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def all_numbers(folder: Path) -> Any:
+def all_numbers(jobs: list[Job], folder: Path) -> Any:
     """The numbers of the jobs, run or found in a folder."""
-    return [numbers(record, folder) for record in run_jobs(JOBS, folder)]
+    return [numbers(record, folder) for record in run_jobs(jobs, folder)]
 
 
 def lines_of(run: Path) -> list[str]:
@@ -81,36 +138,23 @@ def workers_of(parent: int) -> list[int]:
     return found
 
 
-def run_of(worker: int) -> Path | None:
-    """The run that a worker is at, if it has logged steps: some twenty at once, when a buffer is full."""
+def run_of(worker: int) -> Path:
+    """The run that a worker is at."""
     for link in Path(f"/proc/{worker}/fd").iterdir():
         with suppress(OSError):
-            if (lock := link.readlink()).name == "lock" and lines_of(lock.parent):
+            if (lock := link.readlink()).name == "lock":
                 return lock.parent
-    return None
+    raise AssertionError(f"worker {worker} is at no run")
 
 
 def hold(parent: int) -> dict[int, Path]:
-    """Make two workers stand still, each in the middle of a run; those runs."""
-    workers = wait_for(lambda: len(found := workers_of(parent)) == 2 and found)
-    held: dict[int, Path] = {}
+    """Wait until two workers stand still, each in the middle of a run; those runs."""
 
-    def hold_another() -> bool:
-        for worker in workers:
-            if worker in held or run_of(worker) is None:
-                continue
-            os.kill(worker, signal.SIGSTOP)
-            wait_for(lambda worker=worker: (worker, "T") in [process[:2] for process in processes()])
-            run = run_of(worker)
-            # Up to twenty more steps are in the buffer of the log.
-            if run is not None and len(lines_of(run)) < STEPS - 50:
-                held[worker] = run
-            else:
-                os.kill(worker, signal.SIGCONT)
-        return len(held) == 2
+    def held() -> list[int]:
+        found = [number for number, state, above, _ in processes() if above == parent and state == "T"]
+        return found if len(found) == 2 else []
 
-    wait_for(hold_another)
-    return held
+    return {worker: run_of(worker) for worker in wait_for(held, every=0.1)}
 
 
 def let_go(workers: Iterable[int]) -> None:
@@ -128,25 +172,48 @@ def asked_to_end(worker: int) -> bool:
 def output_at_the_end(parent: subprocess.Popen[str]) -> str:
     """What was said on stderr, once no process is left."""
     _, told = parent.communicate(timeout=120)
-    wait_for(lambda: all(session != parent.pid for *_, session in processes()))
+    wait_for(lambda: all(session != parent.pid for *_, session in processes()), every=0.1)
     return told
 
 
-def check_saved(runs: Iterable[Path], folder: Path, whole: Any) -> None:
+def check_saved(runs: Iterable[Path], folder: Path, jobs: list[Job], whole: Any) -> None:
     """Every run has a checkpoint of its last step, and goes on from there."""
     saved = {run: lines_of(run) for run in runs}
     for run, lines in saved.items():
         assert [path.name for path in run.glob("step-*.ctta")] == [f"step-{len(lines):08d}.ctta"]
         assert 0 < len(lines) < STEPS
-    assert all_numbers(folder) == whole
+    assert all_numbers(jobs, folder) == whole
     # A step that was made again would have taken another time.
     assert all(lines_of(run)[: len(lines)] == lines for run, lines in saved.items())
 
 
 @pytest.mark.slow
+def test_workers_give_the_numbers_events_and_messages_of_one_process(
+    line: list[str], jobs: list[Job], tmp_path: Path, whole: Any
+) -> None:
+    runs, events = tmp_path / "runs", tmp_path / "events"
+    [done] = run_jobs(jobs[:1], runs)
+    result = CliRunner().invoke(app, [*line, "--out", str(runs), "--tensorboard", str(events)])
+    assert result.exit_code == 0, result.output
+    assert f"already done, {runs / done.address / 'record.json'}" in result.stderr.splitlines()
+    assert result.stderr.count("already done") == 1
+    records = sorted(read_records(runs), key=lambda record: record.spec.seed)
+    assert [numbers(record, runs) for record in records] == whole
+    for record in records:
+        [run] = events.glob(f"*_seed={record.spec.seed}_{record.address[:8]}")
+        logged = EventAccumulator(str(run)).Reload().Scalars("step/error")
+        assert [scalar.step for scalar in logged] == list(range(STEPS))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("signalled", "how"), [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM)])
 def test_ctrl_c_with_workers_saves_every_run_and_leaves_no_process(
-    parent: subprocess.Popen[str], tmp_path: Path, whole: Any, signalled: Callable[..., None], how: signal.Signals
+    parent: subprocess.Popen[str],
+    tmp_path: Path,
+    jobs: list[Job],
+    whole: Any,
+    signalled: Callable[..., None],
+    how: signal.Signals,
 ) -> None:
     runs = hold(parent.pid)
     begun = set(tmp_path.iterdir())
@@ -155,7 +222,7 @@ def test_ctrl_c_with_workers_saves_every_run_and_leaves_no_process(
     let_go(runs)
     assert "Traceback" not in output_at_the_end(parent) and parent.returncode > 0
     assert set(tmp_path.iterdir()) == begun
-    check_saved(runs.values(), tmp_path, whole)
+    check_saved(runs.values(), tmp_path, jobs, whole)
 
 
 @pytest.mark.slow
@@ -170,7 +237,7 @@ def test_ctrl_c_again_does_not_wait_for_the_workers(parent: subprocess.Popen[str
 
 @pytest.mark.slow
 def test_workers_save_and_end_when_their_parent_is_killed(
-    parent: subprocess.Popen[str], tmp_path: Path, whole: Any
+    parent: subprocess.Popen[str], tmp_path: Path, jobs: list[Job], whole: Any
 ) -> None:
     runs = hold(parent.pid)
     begun = set(tmp_path.iterdir())
@@ -179,23 +246,23 @@ def test_workers_save_and_end_when_their_parent_is_killed(
     let_go(runs)
     assert "Traceback" not in output_at_the_end(parent)
     assert set(tmp_path.iterdir()) == begun
-    check_saved(runs.values(), tmp_path, whole)
+    check_saved(runs.values(), tmp_path, jobs, whole)
 
 
-def test_a_worker_that_is_killed_is_named(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_is_named(jobs: list[Job], tmp_path: Path) -> None:
     def kill() -> None:
         os.kill(wait_for(lambda: workers_of(os.getpid()))[0], signal.SIGKILL)
 
-    with ThreadPoolExecutor(1) as pool, pytest.raises(WorkerLost, match=r"tent with seed \d is gone \(exit code -9"):
+    with ThreadPoolExecutor(1) as pool, pytest.raises(WorkerLost, match=r"Halting with seed \d is gone \(exit code -9"):
         killed = pool.submit(kill)
-        run_jobs(JOBS, tmp_path, workers=2)
+        run_jobs(jobs, tmp_path, workers=2)
     killed.result()
     assert not workers_of(os.getpid())
 
 
-def test_there_must_be_a_worker(tmp_path: Path) -> None:
+def test_there_must_be_a_worker(jobs: list[Job], tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="at least one worker"):
-        run_jobs(JOBS, tmp_path, workers=0)
+        run_jobs(jobs, tmp_path, workers=0)
 
 
 def test_a_lock_that_is_removed_before_it_is_taken_is_taken_anew(

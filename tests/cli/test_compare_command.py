@@ -8,14 +8,14 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from ctta.cli import app
+from cli.command import ctta
 from run_folders import make_run
 
 
 def compare(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["compare", *(str(argument) for argument in arguments)])
+    return ctta("compare", *arguments)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cli.own_commands import run
+from cli.command import ctta
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def array(tmp_path):
 
 def test_it_writes_the_published_layout_and_says_what_it_made(array, tmp_path):
     arguments = ("corrupt", array, tmp_path / "out", "--corruption", "fog", "--corruption", "snow", "--severity", 5)
-    result = run(*arguments, "--json", "--quiet")
+    result = ctta(*arguments, "--json", "--quiet")
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
     assert said == {"out": str(tmp_path / "out"), "images": 4, "made": ["fog.npy", "snow.npy"], "kept": []}
@@ -29,7 +29,7 @@ def test_it_writes_the_published_layout_and_says_what_it_made(array, tmp_path):
         "labels.npy",
         "snow.npy",
     ]
-    again = run(*arguments)
+    again = ctta(*arguments)
     assert again.exit_code == 0
     assert "0 parts made, 2 already there and verified" in again.stdout
     assert "images" not in again.stdout  # the bar is on stderr
@@ -39,7 +39,7 @@ def test_a_folder_takes_a_format_and_a_side(tmp_path):
     (tmp_path / "in" / "cat").mkdir(parents=True)
     Image.new("RGB", (50, 40)).save(tmp_path / "in" / "cat" / "1.png")
     options = ("--corruption", "contrast", "--severity", 2, "--format", "png", "--side", 32, "--scale", "imagenet")
-    result = run("corrupt", tmp_path / "in", tmp_path / "out", *options, "--quiet")
+    result = ctta("corrupt", tmp_path / "in", tmp_path / "out", *options, "--quiet")
     assert result.exit_code == 0, result.output
     with Image.open(tmp_path / "out" / "contrast" / "2" / "cat" / "1.png") as found:
         assert found.size == (32, 32)
@@ -57,14 +57,14 @@ def test_a_folder_takes_a_format_and_a_side(tmp_path):
     ],
 )
 def test_a_wrong_option_is_one_line(array, tmp_path, options, code, said):
-    result = run("corrupt", array, tmp_path / "out", *options)
+    result = ctta("corrupt", array, tmp_path / "out", *options)
     assert result.exit_code == code
     assert said in result.stderr
     assert not (tmp_path / "out").exists()
 
 
 def test_a_missing_input_is_one_line(tmp_path):
-    result = run("corrupt", tmp_path / "no.npz", tmp_path / "out")
+    result = ctta("corrupt", tmp_path / "no.npz", tmp_path / "out")
     assert result.exit_code == 1
     assert result.stderr.startswith("MissingData: no.npz is not in")
     assert len(result.stderr.splitlines()) == 1

@@ -6,23 +6,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
+from cli.command import ctta
 from ctta.bench.demo import prepare_demo, run_demo
 from ctta.bench.folder import read_records
 from ctta.bench.record import Record
-from ctta.cli import app
 from ctta.cli.tables import echo_errors
-from ctta.corruptions import CORRUPTIONS
-from ctta.registry import methods
-from ctta.version import __version__
 from run_folders import record_of, steps_of
 
 SMALL = ("--domains", "2", "--images", "100", "--batch-size", "50", "--quiet")
-
-
-def ctta(*arguments):
-    return CliRunner().invoke(app, arguments)
 
 
 def rows_of(stdout):
@@ -193,29 +185,6 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch, module, package):
         result.stderr.strip()
         == f"MissingExtra: {package} is needed here and is not installed: pip install 'ctta[demo]'"
     )
-
-
-def test_ls_names_every_method_and_corruption():
-    assert [row["method"] for row in json.loads(ctta("ls", "methods", "--json").stdout)] == list(methods())
-    streams = {row["stream"] for row in json.loads(ctta("ls", "streams", "--json").stdout)}
-    assert streams >= {"digits", *CORRUPTIONS}
-    for what in ("methods", "streams", "models"):
-        result = ctta("ls", what)
-        assert result.exit_code == 0
-        assert result.stdout
-    assert ctta("ls", "planets").exit_code == 2
-
-
-def test_train_digits_writes_a_model_and_says_its_error(tmp_path):
-    result = ctta("train", "digits", "--out", str(tmp_path / "m.safetensors"), "--passes", "1", "--json", "--quiet")
-    assert result.exit_code == 0, result.output
-    said = json.loads(result.stdout)
-    assert said["file"] == str(tmp_path / "m.safetensors")
-    assert 0 <= said["clean_error"] <= 100
-
-
-def test_the_version_is_printed():
-    assert ctta("--version").stdout == f"ctta {__version__}\n"
 
 
 def test_a_second_demo_reuses_the_runs_of_the_first(tmp_path):

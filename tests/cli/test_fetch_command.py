@@ -2,12 +2,12 @@ import json
 
 import pytest
 
-from cli.own_commands import run
+from cli.command import ctta
 from ctta.fetch import names
 
 
 def test_a_dry_run_says_source_size_digests_target_and_how_to_do_it_by_hand(tmp_path):
-    result = run("fetch", "cifar10-c", "--to", tmp_path, "--dry-run")
+    result = ctta("fetch", "cifar10-c", "--to", tmp_path, "--dry-run")
     assert result.exit_code == 0, result.output
     lines = dict(line.split(None, 1) for line in result.stdout.splitlines())
     assert lines["source"].endswith("2535967/files/CIFAR-10-C.tar?download=1")
@@ -20,22 +20,22 @@ def test_a_dry_run_says_source_size_digests_target_and_how_to_do_it_by_hand(tmp_
 
 
 def test_an_unpublished_digest_is_called_that(tmp_path):
-    result = run("fetch", "cifar100-c", "--to", tmp_path, "--dry-run")
+    result = ctta("fetch", "cifar100-c", "--to", tmp_path, "--dry-run")
     assert "sha256   not published" in result.stdout
-    said = json.loads(run("fetch", "cifar100-c", "--to", tmp_path, "--dry-run", "--json").stdout)
+    said = json.loads(ctta("fetch", "cifar100-c", "--to", tmp_path, "--dry-run", "--json").stdout)
     assert said["plan"][0]["sha256"] is None
 
 
 @pytest.mark.parametrize("name", names())
 def test_every_name_can_be_planned_and_is_in_the_help(name, tmp_path):
-    assert run("fetch", name, "--to", tmp_path, "--dry-run", "--json").exit_code == 0
-    text = " ".join(run("fetch", "--help").stdout.replace("│", " ").split())
+    assert ctta("fetch", name, "--to", tmp_path, "--dry-run", "--json").exit_code == 0
+    text = " ".join(ctta("fetch", "--help").stdout.replace("│", " ").split())
     assert name in text or name.removeprefix("imagenet-c") in text
 
 
 def test_checking_a_wrong_copy_fails_with_one_line(tmp_path):
     (tmp_path / "CIFAR-10-C.tar").write_text("<html>busy</html>")
-    result = run("fetch", "cifar10-c", "--check", tmp_path / "CIFAR-10-C.tar")
+    result = ctta("fetch", "cifar10-c", "--check", tmp_path / "CIFAR-10-C.tar")
     assert result.exit_code == 1
     assert result.stderr.startswith("BadData: ")
     assert "is an HTML page (17 bytes)" in result.stderr
@@ -43,13 +43,13 @@ def test_checking_a_wrong_copy_fails_with_one_line(tmp_path):
 
 
 def test_an_unknown_name_suggests_the_nearest(tmp_path):
-    result = run("fetch", "imagenet-d", "--to", tmp_path)
+    result = ctta("fetch", "imagenet-d", "--to", tmp_path)
     assert result.exit_code == 1
     assert "Did you mean 'imagenet-c'?" in result.stderr
 
 
 @pytest.mark.parametrize("options", [(), ("--to", "a", "--check", "b")])
 def test_a_place_is_needed(options):
-    result = run("fetch", "cifar10-c", *options)
+    result = ctta("fetch", "cifar10-c", *options)
     assert result.exit_code == 2
     assert "--to" in result.stderr

@@ -11,11 +11,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
-from typer.testing import CliRunner, Result
 
 import ctta
+from cli.command import ctta as cli
 from ctta.bench.folder import read_record
-from ctta.cli import app
 from ctta.errors import BadData, MissingData, ModelError, NotWeights, ParameterError, UnknownModel, UserCodeError
 from ctta.nets.by_name import load_model
 from jobs import make_job
@@ -45,10 +44,6 @@ class Calmer(ctta.Tent):
 '''
 
 SMALL = ("--images", "20", "--batch-size", "10", "--corruptions", "fog", "--quiet")
-
-
-def cli(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def records(*words: object) -> list[dict[str, Any]]:
@@ -101,15 +96,6 @@ def test_a_toml_file_names_own_code_too(code: Path, tmp_path: Path) -> None:
     (record,) = json.loads(result.stdout)
     assert record["spec"]["model"]["mean"] == [0.5, 0.5, 0.5] and record["spec"]["model"]["std"] == [0.25, 0.25, 0.25]
     assert record["spec"]["corruptions"] == ["fog", "snow"] and "--model mine.py:normalised" in record["command"]
-
-
-@pytest.mark.slow
-def test_worker_processes_load_own_code_and_find_the_same_numbers(code: Path, tmp_path: Path) -> None:
-    words = ("run", f"{code}:Calmer", "digits", "--model", f"{code}:build", *SMALL, "--seed", "0..1")
-    serial = records(*words, "--out", tmp_path / "serial")
-    parallel = records(*words, "--out", tmp_path / "parallel", "--workers", 2)
-    assert [r["address"] for r in parallel] == [r["address"] for r in serial]
-    assert [r["counts"] for r in parallel] == [r["counts"] for r in serial]
 
 
 def test_a_job_for_another_machine_names_files_by_absolute_paths(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:

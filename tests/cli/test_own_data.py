@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner, Result
 
+from cli.command import ctta as cli
 from ctta.bench.prepare import open_stream
-from ctta.cli import app
 from ctta.corruptions import _FUNCTIONS as FUNCTIONS
 from ctta.corruptions import CORRUPTIONS, HELD_OUT
 from ctta.datasets import DATASETS, Dataset, get_dataset, locate, register
@@ -74,10 +73,6 @@ number = 3
 """
 
 QUICK = ("--batch-size", 3, "--quiet")
-
-
-def cli(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def record_of(*words: object) -> dict[str, Any]:

@@ -8,14 +8,9 @@ import webbrowser
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from ctta.cli import app
+from cli.command import ctta
 from run_folders import make_run, record_of, steps_of, write_run
-
-
-def ctta(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture

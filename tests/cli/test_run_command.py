@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner, Result
 
 from ctta.cli import app
@@ -18,14 +17,13 @@ def run(out: Path, *options: str) -> Result:
     return result
 
 
-@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
-def test_a_run_that_is_done_is_said_to_be_done_already(tmp_path: Path, workers: str) -> None:
+def test_a_run_that_is_done_is_said_to_be_done_already(tmp_path: Path) -> None:
     first = run(tmp_path, "--json")
     assert "already done" not in first.stderr
     (record,) = json.loads(first.stdout)
     said = f"already done, {tmp_path / record['address'] / 'record.json'}"
     assert run(tmp_path).stderr.splitlines() == [said]
-    more = run(tmp_path, "--seed", "0..1", "--workers", workers).stderr
+    more = run(tmp_path, "--seed", "0..1").stderr
     assert more.splitlines().count(said) == 1 and more.count("already done") == 1
     assert run(tmp_path, "--quiet").stderr == ""
 

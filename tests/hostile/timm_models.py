@@ -29,8 +29,7 @@ def main(count: int, seed: int) -> None:
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                settings = {"views": 2} if method == "cotta" else {}
-                goes_on(method, build(FAMILIES[module]), FAMILIES[module].side, Path(folder), **settings)
+                goes_on(method, build(FAMILIES[module]), FAMILIES[module].side, Path(folder))
             except errors.ModelError as error:
                 refused.append(f"{module} with {method}: {type(error).__name__}")
             except Exception as error:

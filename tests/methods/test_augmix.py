@@ -8,8 +8,8 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from ctta.methods import _augmix
-from ctta.methods._augmix import AugMix
+from ctta.methods._parts import augmix
+from ctta.methods._parts.augmix import AugMix
 
 
 def image(seed: int = 0) -> Image.Image:
@@ -25,11 +25,11 @@ def tensor(picture: Image.Image) -> Tensor:
 @pytest.mark.parametrize(
     ("found", "expected", "levels"),
     [
-        (lambda x: _augmix.equalize(x, 0.1), ImageOps.equalize, 0),
-        (lambda x: _augmix.autocontrast(x, 0.1), ImageOps.autocontrast, 1),  # Pillow cuts fractions off
-        (lambda x: _augmix.posterize(x, -0.1), lambda p: ImageOps.posterize(p, 4), 0),
-        (lambda x: _augmix.posterize(x, 0.5), lambda p: ImageOps.posterize(p, 2), 0),
-        (lambda x: _augmix.solarize(x, 0.3), lambda p: ImageOps.solarize(p, 256 - 76), 0),
+        (lambda x: augmix.equalize(x, 0.1), ImageOps.equalize, 0),
+        (lambda x: augmix.autocontrast(x, 0.1), ImageOps.autocontrast, 1),  # Pillow cuts fractions off
+        (lambda x: augmix.posterize(x, -0.1), lambda p: ImageOps.posterize(p, 4), 0),
+        (lambda x: augmix.posterize(x, 0.5), lambda p: ImageOps.posterize(p, 2), 0),
+        (lambda x: augmix.solarize(x, 0.3), lambda p: ImageOps.solarize(p, 256 - 76), 0),
     ],
     ids=["equalize", "autocontrast", "posterize", "posterize strongly", "solarize"],
 )
@@ -43,12 +43,12 @@ def test_an_operation_on_values_is_that_of_pillow(found, expected, levels: int) 
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (lambda x: _augmix.rotate(x, 0.1), lambda p: p.rotate(3, Image.Resampling.BILINEAR)),
-        (lambda x: _augmix.rotate(x, -0.3), lambda p: p.rotate(-9, Image.Resampling.BILINEAR)),
-        (lambda x: _augmix.shear_x(x, 0.2), lambda p: affine(p, (1, 0.06, 0, 0, 1, 0))),
-        (lambda x: _augmix.shear_y(x, -0.2), lambda p: affine(p, (1, 0, 0, -0.06, 1, 0))),
-        (lambda x: _augmix.translate_x(x, 0.2), lambda p: affine(p, (1, 0, 2, 0, 1, 0))),
-        (lambda x: _augmix.translate_y(x, -0.4), lambda p: affine(p, (1, 0, 0, 0, 1, -3))),
+        (lambda x: augmix.rotate(x, 0.1), lambda p: p.rotate(3, Image.Resampling.BILINEAR)),
+        (lambda x: augmix.rotate(x, -0.3), lambda p: p.rotate(-9, Image.Resampling.BILINEAR)),
+        (lambda x: augmix.shear_x(x, 0.2), lambda p: affine(p, (1, 0.06, 0, 0, 1, 0))),
+        (lambda x: augmix.shear_y(x, -0.2), lambda p: affine(p, (1, 0, 0, -0.06, 1, 0))),
+        (lambda x: augmix.translate_x(x, 0.2), lambda p: affine(p, (1, 0, 2, 0, 1, 0))),
+        (lambda x: augmix.translate_y(x, -0.4), lambda p: affine(p, (1, 0, 0, 0, 1, -3))),
     ],
     ids=["rotate", "rotate back", "shear_x", "shear_y", "translate_x", "translate_y"],
 )
@@ -65,7 +65,7 @@ def affine(picture: Image.Image, matrix: tuple[float, ...]) -> Image.Image:
 
 def test_an_image_of_one_colour_survives_every_operation() -> None:
     x = torch.full((2, 3, 8, 8), 0.25)
-    for operation in _augmix.OPERATIONS:
+    for operation in augmix.OPERATIONS:
         assert operation(x, 0.05).isfinite().all()
 
 
@@ -80,7 +80,7 @@ def test_views_are_mixtures_in_range_that_differ_and_repeat_with_the_generator()
 
 
 def test_a_mixture_of_unchanged_chains_is_the_crop_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_augmix, "OPERATIONS", (lambda x, strength: x,))
-    monkeypatch.setattr(_augmix, "random_crop", lambda x, generator: x)
+    monkeypatch.setattr(augmix, "OPERATIONS", (lambda x, strength: x,))
+    monkeypatch.setattr(augmix, "random_crop", lambda x, generator: x)
     x = torch.rand(2, 3, 8, 8)
     torch.testing.assert_close(AugMix()(x, torch.Generator().manual_seed(0)), x)

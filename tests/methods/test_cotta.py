@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import ctta
-from ctta.methods._restore import successes
+from ctta.methods._parts.restore import successes
 
 
 def draws(trials: int, p: float, times: int) -> list[Tensor]:

@@ -20,30 +20,24 @@ def teacher_of(adapter: ctta.DMSE) -> list[Tensor]:
     return [p.clone() for p in adapter.teacher.parameters()]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.floats(0, 10), st.floats(0, 1), st.floats(0, 1))
 def test_alpha_stays_between_alpha_min_and_one(e: float, alpha_min: float, beta: float) -> None:
-    adapter = SHARED
-    adapter.alpha_min, adapter.beta, adapter.teacher_reset = alpha_min, beta, False
-    alpha, _ = adapter.control_teacher(e)
+    alpha, _ = dmse(alpha_min=alpha_min, beta=beta, teacher_reset=False).control_teacher(e)
     assert alpha_min <= alpha <= 1
     assert alpha == pytest.approx(min(alpha_min + beta * e, 1))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000), st.floats(0, 0.6))
 def test_a_prototype_moves_only_with_a_confident_sample(seed: int, gamma: float) -> None:
-    adapter = SHARED
-    adapter.gamma = gamma
+    adapter = dmse(gamma=gamma)
     g = torch.randn(6, 16, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).abs()
     p_t, nearest, confident = adapter.recalibrate(g)
     for c in range(10):
         mine = [g[i] for i in range(6) if nearest[i] == c and confident[i]]
         expected = torch.stack(mine).mean(0) if mine else adapter.p_t[c]
         torch.testing.assert_close(p_t[c], expected)
-
-
-SHARED = dmse()
 
 
 def test_the_teacher_is_the_moving_average_of_the_student() -> None:

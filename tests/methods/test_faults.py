@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 import ctta
 from ctta.functional import nearest_prototype
-from ctta.methods._rotta_parts import Memory
+from ctta.methods._parts.rotta import Memory
 from reference import net, source_batches, stream
 
 

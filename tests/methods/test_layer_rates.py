@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import ctta
-from ctta.methods._layer_rates import LayerRates
+from ctta.methods._parts.layer_rates import LayerRates
 from ctta.testing.models import bn_cnn
 from reference import flip, net, stream
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import ctta
-from ctta.methods._memo_parts import BlendedNorm
-from ctta.methods._norm_layers import substitute
+from ctta.methods._parts.memo import BlendedNorm
+from ctta.methods._parts.norm_layers import substitute
 from ctta.methods.dua import random_copies
 from reference import flip, net, stream
 

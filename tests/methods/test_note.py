@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import ctta
-from ctta.methods._note_parts import IABN, BalancedReservoir
+from ctta.methods._parts.note import IABN, BalancedReservoir
 from reference import net, stream
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import ctta
-from ctta.methods._image_memory import EntropyBuffer
+from ctta.methods._parts.image_memory import EntropyBuffer
 from ctta.methods.obao import relation_change, relations
 from reference import flip, net, stream
 

@@ -51,10 +51,10 @@ def test_efficientnet_errors() -> None:
     assert abs(errors("imagenet_efficientnet_lite0", x, y) - 29) <= 1
 
 
-def test_our_own_cifar_model_errs_on_868_of_the_10000_test_images() -> None:
+def test_our_own_cifar_model_errs_on_177_of_the_first_2000_test_images() -> None:
     model = nets.classifier("cifar10_resnet20_ctta")
-    x, y = cifar("cifar10", 10_000)
+    x, y = cifar("cifar10", 2_000)
     with torch.no_grad():
         wrong = [model(x_).argmax(1) != y_ for x_, y_ in zip(x.split(200), y.split(200), strict=True)]
-    # 91.32 %; another CPU may round an image or two over.
-    assert abs(int(torch.cat(wrong).sum()) - 868) <= 3
+    # Of all 10,000: 868, which is 91.32 %. Another CPU may round an image over.
+    assert abs(int(torch.cat(wrong).sum()) - 177) <= 1

@@ -37,11 +37,15 @@ def test_published_errors_of_the_main_table_average_to_the_published_mean() -> N
 @pytest.mark.parametrize(
     ("name", "dataset"), [(e.name, dataset) for e in EXPERIMENTS.values() for dataset in e.datasets]
 )
-def test_every_cell_can_be_built_and_cells_are_different_runs(name: str, dataset: str) -> None:
+def test_cells_are_different_runs(name: str, dataset: str) -> None:
     cells = experiment(name).cells(dataset)
     assert len({cell.label for cell in cells}) == len(cells)
     assert len({repr(replace(cell, label="", published=None)) for cell in cells}) == len(cells)
-    for procedure in {repr(cell.procedure.settings): cell.procedure for cell in cells}.values():
+
+
+def test_every_cell_can_be_built() -> None:
+    cells = [cell for e in EXPERIMENTS.values() for dataset in e.datasets for cell in e.cells(dataset)]
+    for procedure in {(c.procedure.method, repr(c.procedure.settings)): c.procedure for c in cells}.values():
         method(procedure.method)(net(), **procedure.settings)
 
 

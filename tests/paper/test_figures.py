@@ -32,7 +32,9 @@ def make(tmp_path: Path) -> Make:
             address = f"{len(list(tmp_path.iterdir()))}"
             log = {"entropy": 0.3, "alpha": 0.99, "entropy_right": [3, *[0] * 19], "entropy_wrong": [*[0] * 19, 1]}
             steps = [
-                log | {"index": i, "domain": "fog", "images": 4, "wrong": 1, "error": 25.0, "teacher_reset": float(i)}
+                log
+                | {"index": i, "domain": "fog", "images": 4, "wrong": 1, "error": 25.0, "seconds": 0.1}
+                | {"teacher_reset": float(i)}
                 for i in (0, 1)
             ]
             (tmp_path / address).mkdir()

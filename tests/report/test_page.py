@@ -119,6 +119,15 @@ def test_seeds_are_one_row_with_their_spread(tmp_path: Path) -> None:
     assert row[2:6] == ["50.0", "26.7", "33.3", "3"]
 
 
+def test_methods_that_predict_after_using_the_batch_are_marked_and_the_mark_is_explained(tmp_path: Path) -> None:
+    for method in ("tent", "t3a"):
+        make_run(tmp_path / "runs", method)
+        write_report([tmp_path / "runs"], tmp_path / "page.html")
+        words = " ".join(Read((tmp_path / "page.html").read_text(encoding="utf-8")).words)
+        assert ("t3a†" in words) == ("† predicts after using the batch" in words) == (method == "t3a")
+        assert "tent†" not in words
+
+
 def test_rows_over_other_seeds_are_named(tmp_path: Path) -> None:
     for method, seeds in {"tent": (0, 1), "bn": (0,)}.items():
         for seed in seeds:

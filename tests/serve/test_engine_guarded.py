@@ -163,6 +163,12 @@ def test_a_rule_reads_what_it_writes(text: str) -> None:
     assert str(Rule.parse(text)) == text
 
 
+@pytest.mark.parametrize("page", ["guard.md", "serving.md"])
+def test_the_default_rules_are_those_that_the_documentation_tells(page: str) -> None:
+    text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+    assert all(str(rule) in text for rule in DEFAULT_RULES)
+
+
 @pytest.mark.parametrize("text", ["", "drift > usual", "mood < 1: freeze", "drift > 1: explode", "loss > x: freeze"])
 def test_what_is_not_a_rule_is_refused(text: str) -> None:
     with pytest.raises(ParameterError, match="not a rule"):

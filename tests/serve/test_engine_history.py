@@ -7,7 +7,6 @@ import errno
 import gc
 import math
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -428,51 +427,3 @@ def test_a_replay_of_the_audit_equals_every_snapshot(tmp_path: Path) -> None:
     assert len(found.compared) >= 6
     assert found.learner.adapter.steps == 1
     assert any(line.alarm for line in read_audit(state / "streams" / "cam" / "audit.jsonl"))
-
-
-KILLED = """
-import sys, threading
-from pathlib import Path
-from dying import PACKAGE, Lines
-from serve.engine import LIMITS, ask, classifier, images, tent, same
-from dataclasses import replace
-from ctta.serve.service import Service
-from ctta.serve.types import Ask
-import torch
-torch.set_num_threads(1)
-folder, line = Path(sys.argv[1]), int(sys.argv[2])
-service = Service(classifier(), tent, name="tiny", state=folder / "state", record=folder / "record",
-                  limits=replace(LIMITS, save_every=2))
-lines = Lines(PACKAGE / "serve", line)
-threading.settrace(lines)
-for i in range(12):
-    ask(service, images(8, i), id=f"r{i}")
-service.close()
-print(lines.count)
-"""
-
-
-def run_until_killed(folder: Path, line: int) -> subprocess.CompletedProcess[str]:
-    tests = Path(__file__).parent.parent
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
-    return subprocess.run(
-        [sys.executable, "-c", KILLED, str(folder), str(line)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=300,
-        check=False,
-    )
-
-
-@pytest.mark.parametrize("line", [300, 900, 1500])
-def test_a_killed_service_resumes_and_equals_a_replay(tmp_path: Path, line: int) -> None:
-    done = run_until_killed(tmp_path, line)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    with serving(tmp_path / "state", record=tmp_path / "record", limits=replace(LIMITS, save_every=2)) as service:
-        for i in range(3):
-            ask(service, images(8, 50 + i))
-        expected = service.state("cam")
-    found = replay(tmp_path / "state", tmp_path / "record", "cam", classifier(), tent)
-    assert found.different == ()
-    assert same(serialised(found.learner.adapter.inner), expected)

@@ -15,8 +15,8 @@ from typing_extensions import Unpack
 from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import entropy
-from ctta.methods._asr_parts import Knowledge
-from ctta.methods._tensors import flat, parts
+from ctta.methods._parts.asr import Knowledge
+from ctta.methods._parts.tensors import flat, parts
 from ctta.methods.eata import select, weighted_entropy
 from ctta.methods.roid import correct_prior, sample_weights, weighted_loss
 from ctta.norms import norm_affine, use_batch_statistics

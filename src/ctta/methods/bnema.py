@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ctta.adapter import Learning, Step
-from ctta.methods._moving_norms import MovesStatistics
+from ctta.methods._parts.moving_norms import MovesStatistics
 from ctta.options import StateOptions, check_bounds
 from ctta.registry import register
 

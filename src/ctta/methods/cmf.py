@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 
 from ctta.augment import AnyView, View
 from ctta.errors import ParameterError
-from ctta.methods._tensors import flat, parts
+from ctta.methods._parts.tensors import flat, parts
 from ctta.methods.roid import ROID
 from ctta.options import SharedOptions, check_bounds
 from ctta.registry import register

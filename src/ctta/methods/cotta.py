@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 from ctta.adapter import Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import cross_entropy, symmetric_cross_entropy
-from ctta.methods._restore import RestoresRandomly
+from ctta.methods._parts.restore import RestoresRandomly
 from ctta.norms import use_batch_statistics, weights_and_biases
 from ctta.options import SharedOptions, check_bounds
 from ctta.recipes import per_dataset

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ctta.adapter import Learning, Step
-from ctta.methods._augmix import random_crop
-from ctta.methods._moving_norms import MovesStatistics
+from ctta.methods._parts.augmix import random_crop
+from ctta.methods._parts.moving_norms import MovesStatistics
 from ctta.options import StateOptions, check_bounds
 from ctta.registry import register
 

@@ -19,8 +19,8 @@ from ctta._adapter.layout import safe_layout
 from ctta.adapter import Adapter, Learning, Step
 from ctta.classifier import Classifier
 from ctta.errors import DataError, ParameterError
-from ctta.methods._entropy_loss import EntropyLoss, entropy_loss
-from ctta.methods._tensors import flat
+from ctta.methods._parts.entropy_loss import EntropyLoss, entropy_loss
+from ctta.methods._parts.tensors import flat
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.prototypes import source_images

@@ -14,9 +14,9 @@ from typing_extensions import Unpack
 
 from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView
-from ctta.methods._augmix import AugMix
-from ctta.methods._memo_parts import BlendedNorm, together
-from ctta.methods._norm_layers import substitute
+from ctta.methods._parts.augmix import AugMix
+from ctta.methods._parts.memo import BlendedNorm, together
+from ctta.methods._parts.norm_layers import substitute
 from ctta.norms import weights_and_biases
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.recipes import BENCHMARKS

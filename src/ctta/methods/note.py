@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ctta.adapter import Adapter, Learning, Step
-from ctta.methods._norm_layers import substitute, undone_on_error
-from ctta.methods._note_parts import IABN, BalancedReservoir, iabn_layers, normalising
+from ctta.methods._parts.norm_layers import substitute, undone_on_error
+from ctta.methods._parts.note import IABN, BalancedReservoir, iabn_layers, normalising
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.recipes import per_dataset
 from ctta.registry import register

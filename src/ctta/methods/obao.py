@@ -17,8 +17,8 @@ from typing_extensions import Unpack
 from ctta.adapter import Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import class_means, entropy, symmetric_cross_entropy
-from ctta.methods._image_memory import EntropyBuffer
-from ctta.methods._restore import RestoresRandomly
+from ctta.methods._parts.image_memory import EntropyBuffer
+from ctta.methods._parts.restore import RestoresRandomly
 from ctta.norms import source_statistics_where_single, use_batch_statistics, weights_and_biases
 from ctta.options import SharedOptions, check_bounds
 from ctta.prototypes import initial_prototypes

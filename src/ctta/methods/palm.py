@@ -14,8 +14,8 @@ from typing_extensions import Unpack
 from ctta.adapter import Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import cross_entropy, entropy
-from ctta.methods._layer_rates import LayerRates
-from ctta.methods._tensors import flat, parts
+from ctta.methods._parts.layer_rates import LayerRates
+from ctta.methods._parts.tensors import flat, parts
 from ctta.options import StateOptions, check_bounds
 from ctta.recipes import without_optimizer
 from ctta.registry import register

@@ -15,7 +15,7 @@ from typing_extensions import Unpack
 from ctta.adapter import Learning, Step
 from ctta.augment import AnyView, View
 from ctta.errors import ParameterError
-from ctta.methods._swag import Swag, swag_from_source
+from ctta.methods._parts.swag import Swag, swag_from_source
 from ctta.methods.cotta import CoTTA
 from ctta.options import SharedOptions, check_bounds
 from ctta.recipes import per_dataset

@@ -18,8 +18,8 @@ from ctta.augment import AnyView, View
 from ctta.classifier import Classifier
 from ctta.errors import ParameterError, TooFewClasses
 from ctta.functional import class_means, cross_entropy, symmetric_cross_entropy
-from ctta.methods._feature_statistics import FeatureStatistics, feature_statistics_from_source
-from ctta.methods._rotta_parts import Memory, replace_batch_norms, updating
+from ctta.methods._parts.feature_statistics import FeatureStatistics, feature_statistics_from_source
+from ctta.methods._parts.rotta import Memory, replace_batch_norms, updating
 from ctta.options import SharedOptions, check_bounds
 from ctta.recipes import per_dataset
 from ctta.registry import register
@@ -118,13 +118,14 @@ class PeTTA(Adapter):
         self.require_trainable(layers)
         self.teacher = frozen_copy(self.student)
         self.anchor = frozen_copy(self.student)
-        self.memory = Memory(memory_size, lambda_t=1.0, lambda_u=1.0).to(layers[0].mean.device)
+        device = next(self.student.parameters()).device
+        self.memory = Memory(memory_size, lambda_t=1.0, lambda_u=1.0).to(device)
         self.source_free = feature_mean is None
         mean, var = _checked(feature_mean, feature_var, self.student)
         self.register_buffer("feature_mean", mean)
         self.register_buffer("feature_var", var)
         self.register_buffer("class_mean", None if mean is None else mean.clone())
-        self.begin(p for layer in layers for p in layer.parameters())
+        self.begin(p for layer in layers for p in (layer.weight, layer.bias) if isinstance(p, nn.Parameter))
 
     def adapt(self, x: Tensor) -> Learning:
         """Predict with the teacher, offer every image to the memory, and learn from all it holds (Alg. 1)."""

@@ -15,7 +15,7 @@ from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.errors import TooFewClasses
 from ctta.functional import cross_entropy
-from ctta.methods._rotta_parts import Memory, replace_batch_norms, updating
+from ctta.methods._parts.rotta import Memory, replace_batch_norms, updating
 from ctta.options import SharedOptions, check_bounds
 from ctta.recipes import per_dataset
 from ctta.registry import register

@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 
 from ctta._adapter.last_stage import before_last_stage
 from ctta.adapter import Adapter, Learning, Step
-from ctta.methods._entropy_loss import EntropyLoss, entropy_loss
+from ctta.methods._parts.entropy_loss import EntropyLoss, entropy_loss
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.recipes import per_dataset

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ctta.adapter import Adapter, Learning, Step
-from ctta.methods._entropy_loss import EntropyLoss, entropy_loss
+from ctta.methods._parts.entropy_loss import EntropyLoss, entropy_loss
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions
 from ctta.recipes import per_dataset

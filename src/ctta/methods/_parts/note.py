@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ctta.methods._image_memory import ImageMemory
-from ctta.methods._norm_layers import StatisticsNorm
+from ctta.methods._parts.image_memory import ImageMemory
+from ctta.methods._parts.norm_layers import StatisticsNorm
 
 Base = Literal["stored", "batch", "image"]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ctta.methods._norm_layers import StatisticsNorm
+from ctta.methods._parts.norm_layers import StatisticsNorm
 
 
 class BlendedNorm(StatisticsNorm):

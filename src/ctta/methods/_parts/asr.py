@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ctta._adapter.state import OptionalState
-from ctta.methods._tensors import flat
+from ctta.methods._parts.tensors import flat
 
 
 class Knowledge(OptionalState):

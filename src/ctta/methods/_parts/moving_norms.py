@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from typing_extensions import Unpack
 
 from ctta.adapter import Adapter
-from ctta.methods._norm_layers import StatisticsNorm, substitute, undone_on_error
+from ctta.methods._parts.norm_layers import StatisticsNorm, substitute, undone_on_error
 from ctta.options import StateOptions
 
 

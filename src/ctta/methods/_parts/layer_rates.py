@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 
 from ctta.adapter import Adapter
 from ctta.augment import AnyView
-from ctta.methods._tensors import flat
+from ctta.methods._parts.tensors import flat
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import StateOptions, check_bounds
 

@@ -1,0 +1,1 @@
+"""Parts that methods are built from: memories, layers, losses and restores that several papers share."""
