@@ -34,8 +34,8 @@ def test_digits_run_with_fractional_severities_and_the_table_is_measured_once(
     assert source.images == 60 and list(source.errors) == ["ccc"]
     assert source.spec.protocol == bn.spec.protocol and len(str(bn.spec.protocol["path"])) == 64
     run(tmp_path, "bn", "digits", "--seed", "1")
-    paths = {record.spec.protocol["path"] for record in (records := read_records(tmp_path / "runs"))}
-    assert len(paths) == 2 and not differences(records)
+    records = read_records(tmp_path / "runs")
+    assert len({record.spec.protocol["path"] for record in records}) == 2 and not differences(records)
     assert source.spec.protocol["options"] == {
         "target": 60.0,
         "speed": 20,
