@@ -19,7 +19,8 @@ def fetch(
         str,
         typer.Argument(
             help="cifar10, cifar100, cifar10-c, cifar100-c, imagenet-c; or imagenet-c-noise, -blur, -weather, "
-            "-digital, -extra. For imagenet-r, -a, -sketch, -v2, -c-bar, cifar10.1 and pacs: how to get them by hand."
+            "-digital, -extra. To be got by hand, as it explains: imagenet-r, imagenet-a, imagenet-sketch, imagenet-v2, "
+            "imagenet-c-bar, cifar10.1, pacs."
         ),
     ],
     to: Annotated[Path | None, typer.Option(help="Output folder.")] = None,
