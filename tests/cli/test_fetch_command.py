@@ -43,7 +43,7 @@ def test_checking_a_wrong_copy_fails_with_one_line(tmp_path):
 
 
 def test_an_unknown_name_suggests_the_nearest(tmp_path):
-    result = ctta("fetch", "imagenet-d", "--to", tmp_path)
+    result = ctta("fetch", "imagenetc", "--to", tmp_path)
     assert result.exit_code == 1
     assert "Did you mean 'imagenet-c'?" in result.stderr
 

@@ -44,6 +44,9 @@ def comparable(spec: RunSpec, field: str) -> object:
     if field == "model":
         # The file of the user's own model may also hold a method; the weights show whether the model is the same.
         return {k: v for k, v in spec.model.items() if k != "code"}
+    if field == "protocol":
+        # Another seed takes another path through the corruptions.
+        return {k: v for k, v in spec.protocol.items() if k != "path"}
     if field == "corruptions":
         protocol = protocol_of(spec.protocol)
         return sorted(spec.corruptions) if protocol and protocol.any_domain_order else list(spec.corruptions)

@@ -19,6 +19,12 @@ from ctta.bench.spec import RunSpec
 from ctta.errors import UnlikeRuns
 from ctta.method_table import AFTER, AFTER_NOTE, after_mark
 
+#: What tables say of runs whose protocol resets the adapter.
+RESET_NOTES = {
+    "shift": "reset at every shift: the method is told where a domain begins",
+    "batch": "reset before every batch: the method remembers nothing of the stream",
+}
+
 #: Printed for the error of a domain that a row does not have.
 NONE = "–"
 
@@ -51,6 +57,15 @@ class Row:
         sizes = [record.peak_memory for record in self.records]
         known = [size for size in sizes if size is not None]
         return statistics.fmean(known) if len(known) == len(sizes) else None
+
+    @property
+    def rounds(self) -> list[float] | None:
+        """Error of each round in percent, the mean over the runs; None if the stream does not repeat."""
+        found = [record.rounds for record in self.records]
+        known = [rounds for rounds in found if rounds is not None]
+        if not known or len(known) < len(found):
+            return None
+        return [statistics.fmean(errors) for errors in zip(*known, strict=False)]
 
     def to_json(self) -> dict[str, object]:
         """The numbers of the row as a JSON object, without the records."""
@@ -170,7 +185,7 @@ def own_settings(spec: RunSpec) -> dict[str, object]:
 def text_table(table: Sequence[Row], form: str = "text", *, mark: bool = True) -> str:
     """Write rows as a table; the lowest error of a column is bold, or has a star in plain text.
 
-    A note below the table, except in CSV, explains the mark of methods that predict after using the batch.
+    Below the table, except in CSV, are the errors of each round if the stream repeats, and `notes`.
 
     Args:
         table: The rows.
@@ -181,11 +196,18 @@ def text_table(table: Sequence[Row], form: str = "text", *, mark: bool = True) -
     head = ["method", *domains, "mean", "seeds", "images/s"]
     body = [[r.label, *_numbers(r, domains), _mean(r), str(len(r.seeds)), f"{r.images_per_second:.0f}"] for r in table]
     marked = _lowest(body, len(domains) + 1) if mark else set()
-    return write_table([head, *body], form, marked, note=AFTER_NOTE if any_after(table) else "")
+    below = notes(table)
+    rounds = [[row.label, *(f"{error:.1f}" for error in row.rounds)] for row in table if row.rounds]
+    if form == "csv" or not rounds:
+        return write_table([head, *body], form, marked, notes=below)
+    most = max(map(len, rounds))
+    filled = [[*line, *[NONE] * (most - len(line))] for line in rounds]
+    repeated = write_table([["error per round", *map(str, range(1, most))], *filled], form, notes=below)
+    return f"{write_table([head, *body], form, marked)}\n{repeated}"
 
 
 def write_table(
-    lines: Sequence[Sequence[str]], form: str, marked: Set[tuple[int, int]] = frozenset(), *, note: str = ""
+    lines: Sequence[Sequence[str]], form: str, marked: Set[tuple[int, int]] = frozenset(), *, notes: Sequence[str] = ()
 ) -> str:
     """Write the cells of a table in one of four forms.
 
@@ -193,7 +215,7 @@ def write_table(
         lines: The head and the lines below it, as plain text that is escaped for the form.
         form: "text", "markdown", "latex" or "csv".
         marked: Line and column of cells to mark: bold, or a star in plain text, or nothing in CSV.
-        note: Written below the table, except in CSV.
+        notes: Written below the table, except in CSV.
     """
     if form == "csv":
         file = io.StringIO()
@@ -205,7 +227,18 @@ def write_table(
         [bold.format(escape(cell)) if (i, j) in marked else escape(cell) for j, cell in enumerate(line)]
         for i, line in enumerate(lines)
     ]
-    return write(shown) + (f"\n{escape(note)}\n" if note else "")
+    return write(shown) + "".join(f"\n{escape(note)}\n" for note in notes)
+
+
+def notes(table: Sequence[Row]) -> list[str]:
+    """Return what a reader of a table must know: methods that see the batch first, and runs that know the boundaries.
+
+    Args:
+        table: The rows.
+    """
+    resets = {record.spec.resets for row in table for record in row.records}
+    told = [RESET_NOTES[when] for when in ("shift", "batch") if when in resets]
+    return ([AFTER_NOTE] if any_after(table) else []) + told
 
 
 def any_after(table: Sequence[Row]) -> bool:

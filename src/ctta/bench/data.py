@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +33,14 @@ class Opened:
         facts: Name, origin and digest, as the specification of the run holds them.
         clean: The images before corruption, if they are available.
         classes: The number of classes; None if it is known from the labels only.
+        model_classes: The model's classes that the labels count, if they are only some of them.
     """
 
     domains: tuple[Domain, ...]
     facts: Facts
     clean: Labelled | None
     classes: int | None
+    model_classes: tuple[int, ...] | None = None
 
 
 def open_data(dataset: Dataset, wanted: Wanted, *, keep: bool = False) -> Opened:
@@ -71,11 +74,15 @@ def open_data(dataset: Dataset, wanted: Wanted, *, keep: bool = False) -> Opened
         facts["image_list"] = sha256_of(wanted.image_list)
     if wanted.side is not None:
         facts["side"] = wanted.side
+    part = domains[0].model_classes
+    if part is not None:
+        facts["model_classes"] = hashlib.sha256(",".join(map(str, part)).encode()).hexdigest()
     return Opened(
         domains=domains,
         facts=facts,
         clean=first.images if isinstance(first, Corrupted) else None,
-        classes=dataset.classes or domains[0].classes,
+        classes=(dataset.classes if part is None else len(part)) or domains[0].classes,
+        model_classes=part,
     )
 
 

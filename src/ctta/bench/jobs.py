@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctta._system.device import choose_device
 from ctta.adapter import Adapter
 from ctta.bench.folder import RunFolder
-from ctta.bench.prepare import build_adapter, check_model, method_arguments, open_inputs, spec_of, stream_of
+from ctta.bench.prepare import (
+    build_adapter,
+    check_model,
+    method_arguments,
+    open_inputs,
+    source_model,
+    spec_of,
+    stream_of,
+)
 from ctta.bench.progress import RunStarted
 from ctta.bench.record import Record
 from ctta.bench.run import Run
@@ -17,7 +26,7 @@ from ctta.bench.workload import Inputs, Procedure, Workload, absolute
 from ctta.datasets import get_dataset
 from ctta.nets.by_name import load_model
 
-__all__ = ["Inputs", "Job", "Procedure", "RunOptions", "Workload", "do", "execute"]
+__all__ = ["Inputs", "Job", "Procedure", "RunOptions", "Workload", "do", "execute", "measure_source"]
 
 
 @dataclass(frozen=True)
@@ -92,9 +101,9 @@ def execute(job: Job, folder: Path, *, save_every: float = 30.0, progress: RunSt
     device = choose_device(options.device)
     dataset = get_dataset(work.inputs.stream)
     loaded = load_model(work.inputs.model, work.inputs.weights, classes=dataset.classes)
-    model = loaded.classifier.to(device)
     opened = open_inputs(work, dataset)
-    stream = stream_of(work, opened).on(device)
+    model = source_model(loaded, opened).to(device)
+    stream = stream_of(work, opened, model).on(device)
     check_model(work.inputs.model, model, dataset, opened, stream)
     spec = spec_of(work, loaded, stream, opened.facts)
 
@@ -108,6 +117,20 @@ def execute(job: Job, folder: Path, *, save_every: float = 30.0, progress: RunSt
         record = run.execute(folder, save_every=save_every, progress=events.beside(progress))
         events.end(record)
     return record
+
+
+def measure_source(job: Job, progress: Callable[[str, int, int], None] | None = None) -> None:
+    """Measure what the protocol of a job wants to know of the source model, so that the run finds it in the cache.
+
+    Args:
+        job: The job.
+        progress: Called with the name of a part, the images done and their total.
+    """
+    inputs = job.work.inputs
+    dataset = get_dataset(inputs.stream)
+    loaded, opened = load_model(inputs.model, inputs.weights, classes=dataset.classes), open_inputs(job.work, dataset)
+    source = source_model(loaded, opened).to(choose_device(job.options.device))
+    stream_of(job.work, opened, source, progress=progress)
 
 
 #: Earlier name of `execute`.

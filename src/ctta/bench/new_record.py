@@ -29,6 +29,7 @@ def new_record(
     adapter: Adapter,
     steps: Sequence[StepFacts],
     *,
+    rounds: Sequence[float] | None = None,
     command: str = "",
     peak_memory: int | None = None,
     complete: bool = True,
@@ -39,6 +40,7 @@ def new_record(
         spec: What the run is.
         adapter: The method, after the last of the steps.
         steps: What each step logged.
+        rounds: The error of each round, if the stream repeats.
         command: The command line that started the run.
         peak_memory: The largest resident size of the process in bytes, if that is known.
         complete: Whether the stream has ended.
@@ -69,6 +71,7 @@ def new_record(
         steps=STEPS,
         command=command,
         complete=complete,
+        rounds=None if rounds is None else tuple(rounds),
     )
     # Plain JSON values, so that the record is equal to the one that is read from its file later.
     return Record.from_json(record.to_json())

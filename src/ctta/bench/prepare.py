@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +23,11 @@ from ctta.classifier import Classifier
 from ctta.datasets import Dataset, Wanted, get_dataset
 from ctta.datasets.arrays import Images
 from ctta.datasets.corrupted import Pooled
+from ctta.datasets.corrupted_twice import CorruptedTwice
 from ctta.errors import CttaError, ImageShape, MissingData, ParameterError
 from ctta.methods.eata import fisher_from_source
 from ctta.nets.by_name import Loaded, from_table
+from ctta.nets.class_subset import with_classes
 from ctta.nets.models import MODELS
 from ctta.protocol import StreamParts, get_protocol
 from ctta.prototypes import prototypes_from_source
@@ -50,7 +54,8 @@ def spec_of(work: Workload, model: Loaded | Classifier, stream: Stream, data: Fa
         settings={name: value for name, value in method_arguments(work).items() if name != "seed"},
         model=loaded.facts(),
         data=dict(data),
-        protocol=protocol.to_json(times=procedure.times, order=procedure.order),
+        protocol=protocol.to_json(times=procedure.times, order=procedure.order, options=procedure.options)
+        | _path(stream),
         corruptions=_domains(stream),
         # Domains that are not corruptions have no severity, and --severity no effect.
         severity=procedure.severity if one_severity and any(s.severity for s in stream.segments) else None,
@@ -79,15 +84,16 @@ def build_adapter(work: Workload, model: Classifier) -> Adapter:
     return cls(model, **method_arguments(work), **_from_source(work, cls, model))
 
 
-def open_stream(work: Workload, *, keep: bool = False) -> tuple[Stream, Facts]:
+def open_stream(work: Workload, *, keep: bool = False, source: Classifier | None = None) -> tuple[Stream, Facts]:
     """Open the stream of a workload, with the facts of its data.
 
     Args:
         work: The workload.
         keep: Hold generated images in memory, for several runs side by side.
+        source: The source model, for protocols that choose images by what it predicts.
     """
     opened = open_inputs(work, get_dataset(work.inputs.stream), keep=keep)
-    return stream_of(work, opened), opened.facts
+    return stream_of(work, opened, source), opened.facts
 
 
 def open_inputs(work: Workload, dataset: Dataset, *, keep: bool = False) -> Opened:
@@ -114,14 +120,35 @@ def open_inputs(work: Workload, dataset: Dataset, *, keep: bool = False) -> Open
     return replace(opened, clean=images, facts=opened.facts | {"clean": digest_of(images, inputs.clean)})
 
 
-def stream_of(work: Workload, opened: Opened) -> Stream:
+def source_model(loaded: Loaded, opened: Opened) -> Classifier:
+    """Return the source model of a run, with only the classes of the data if those are some of the model's.
+
+    Args:
+        loaded: The model.
+        opened: The images.
+    """
+    if opened.model_classes is None:
+        return loaded.classifier
+    return with_classes(loaded.classifier, opened.model_classes)
+
+
+def stream_of(
+    work: Workload,
+    opened: Opened,
+    source: Classifier | None = None,
+    *,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Stream:
     """Put the images of a workload into the order of its protocol.
 
     Args:
         work: The workload.
         opened: Its images, as `open_inputs` gives them.
+        source: The source model, for protocols that choose images by what it predicts.
+        progress: Called with the name of a part, the images done and their total, while the source model is measured.
     """
     procedure = work.procedure
+    protocol = get_protocol(procedure.protocol)
     parts = StreamParts(
         domains=opened.domains,
         batch_size=work.batch_size,
@@ -130,14 +157,26 @@ def stream_of(work: Workload, opened: Opened) -> Stream:
         order=procedure.order,
         times=procedure.times,
         clean=opened.clean,
+        source=source,
+        options=protocol.with_options(procedure.options),
+        progress=progress,
     )
-    return get_protocol(procedure.protocol).stream(parts)
+    return protocol.stream(parts)
 
 
 def _domains(stream: Stream) -> tuple[str, ...]:
     """The domains that a stream shows, also where it shows them at once."""
+    if isinstance(twice := stream.segments[0].images, CorruptedTwice):
+        return twice.among
     pooled = (segment.images for segment in stream.segments if isinstance(segment.images, Pooled))
     return tuple(domain.name for pool in pooled for domain in pool.domains) or stream.domains
+
+
+def _path(stream: Stream) -> dict[str, str]:
+    """The digest of the path through the corruptions, which was measured: another machine may round to another one."""
+    twice = [s.images for s in stream.segments if isinstance(s.images, CorruptedTwice)]
+    points = json.dumps([[*images.first, *images.second] for images in twice])
+    return {"path": hashlib.sha256(points.encode()).hexdigest()} if twice else {}
 
 
 def method_arguments(work: Workload) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from ctta.bench.steps import ENTROPY_BINS, StepFacts
 from ctta.datasets.convert import check_classes
 from ctta.errors import EmptyStream, ModelError, ParameterError
 from ctta.functional import entropy
+from ctta.protocol import Resets
 from ctta.streams.batch import Batch
 from ctta.streams.incoming import batches_of
 from ctta.streams.stream import Stream
@@ -110,7 +111,12 @@ def evaluate(
 
 
 def scored(
-    adapter: Adapter, stream: Iterable[Any], *, learn: bool = True, rest_on: str | Collection[str] = ()
+    adapter: Adapter,
+    stream: Iterable[Any],
+    *,
+    learn: bool = True,
+    rest_on: str | Collection[str] = (),
+    resets: Resets = "never",
 ) -> Iterator[tuple[Batch, StepFacts]]:
     """Predict, score and learn, batch by batch: every batch with the log of its step.
 
@@ -119,7 +125,9 @@ def scored(
         stream: As for `evaluate`.
         learn: Whether to learn.
         rest_on: Domains in which the method predicts without learning.
+        resets: When the adapter is reset; "shift" needs a `Stream`, which knows where its segments begin.
     """
+    shifts = _shifts(stream, resets)
     resting = names_of(rest_on, "rest_on")
     classes = _classes(adapter)
     if isinstance(stream, Stream) and classes is not None:
@@ -131,6 +139,8 @@ def scored(
         if classes is not None:
             check_classes(batch.y, classes)
         largest = max(largest, len(batch))
+        if resets == "batch" or batch.index in shifts:
+            _reset(adapter)
         begin = time.perf_counter()
         step = _step(adapter, batch.x, learn=learn and batch.domain not in resting, leftover=len(batch) < largest)
         took = time.perf_counter() - begin
@@ -155,6 +165,22 @@ def scored(
                 **step.log,
             },
         )
+
+
+def _shifts(stream: object, resets: Resets) -> frozenset[int]:
+    """The steps before which the adapter is reset because a segment begins."""
+    if resets != "shift":
+        return frozenset()
+    if not isinstance(stream, Stream):
+        raise ParameterError(f"Only a Stream says where a domain ends. Got {type(stream).__name__} to reset at shifts.")
+    return stream.shifts
+
+
+def _reset(adapter: Adapter) -> None:
+    """Return to the source, but go on counting the steps that were skipped: a record counts those of the whole run."""
+    skipped = adapter.skipped
+    adapter.reset()
+    adapter.skipped = skipped
 
 
 def _step(adapter: Adapter, x: Tensor, *, learn: bool, leftover: bool) -> Step:

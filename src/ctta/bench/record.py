@@ -16,7 +16,7 @@ from ctta.version import __version__
 if TYPE_CHECKING:
     from ctta.bench.folder import read_record, read_records
 
-__all__ = ["FORMAT", "READABLE", "SCHEMA", "Record", "other_version", "read_record", "read_records"]
+__all__ = ["FORMAT", "OPTIONAL", "READABLE", "SCHEMA", "Record", "other_version", "read_record", "read_records"]
 
 FORMAT = 2
 READABLE = (1, 2)  # 1 has no digest
@@ -54,6 +54,8 @@ class Record:
         steps: Name of the file in the same folder with one JSON line per step.
         command: The command line that started the run.
         complete: Whether the stream has ended.
+        rounds: Error of each round in percent; None if the stream does not repeat, or the record is older than this
+            entry.
         extra: Unknown entries of the file, written by another version of ctta.
     """
 
@@ -92,6 +94,10 @@ class Record:
     steps: str = field(metadata=_text("file in the same folder with one JSON line per step"))
     command: str = field(metadata=_text("the command line that started the run"))
     complete: bool = field(metadata=_text("true once the stream has ended"))
+    rounds: tuple[float, ...] | None = field(
+        default=None,
+        metadata={"optional": "true"} | _text("percent incorrect in each round, the mean over its domains"),
+    )
     extra: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
@@ -107,18 +113,26 @@ class Record:
         known = {key: entries[key] for key in SCHEMA}
         known["spec"] = RunSpec.from_json(entries["spec"])
         known["passes"] = tuple(entries["passes"])
+        known["rounds"] = None if entries.get("rounds") is None else tuple(entries["rounds"])
         known["counts"] = {domain: Count(**count) for domain, count in entries["counts"].items()}
-        return cls(**known, extra={key: value for key, value in entries.items() if key not in SCHEMA})
+        return cls(**known, extra={k: v for k, v in entries.items() if k not in SCHEMA and k not in OPTIONAL})
 
     def to_json(self) -> dict[str, Any]:
-        """The record as a JSON object, with the entries of the schema in its order and then the extra ones."""
+        """The record as a JSON object: the entries of the schema in its order, optional ones, then extra ones."""
         entries: dict[str, Any] = {key: getattr(self, key) for key in SCHEMA}
+        entries |= {key: value for key in OPTIONAL if (value := getattr(self, key)) is not None}
         entries["spec"] = self.spec.to_json()
         entries["counts"] = {domain: {"images": c.images, "wrong": c.wrong} for domain, c in self.counts.items()}
         return dict(json.loads(json.dumps(entries | dict(self.extra))))
 
 
-SCHEMA = {field.name: str(field.metadata["text"]) for field in fields(Record) if field.metadata}
+_TEXTS = {field.name: field.metadata for field in fields(Record) if field.metadata}
+
+#: What the entries of every record mean.
+SCHEMA = {name: str(facts["text"]) for name, facts in _TEXTS.items() if "optional" not in facts}
+
+#: What the entries mean that only some records have.
+OPTIONAL = {name: str(facts["text"]) for name, facts in _TEXTS.items() if "optional" in facts}
 
 
 def other_version(record: Record) -> str | None:

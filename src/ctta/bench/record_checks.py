@@ -60,6 +60,8 @@ def wrong_entry(record: Mapping[str, Any]) -> str | None:
         for name, check in checks.items():
             if name not in entries or not check(entries[name]):
                 return prefix + name
+    if "rounds" in record and not _numbers(record["rounds"]):
+        return "rounds"
     return None
 
 
@@ -116,6 +118,10 @@ def _names(value: object) -> bool:
 
 def _numbers_by_name(value: object) -> bool:
     return isinstance(value, dict) and bool(value) and all(_number(number) for number in value.values())
+
+
+def _numbers(value: object) -> bool:
+    return isinstance(value, list) and all(_number(number) for number in value)
 
 
 def _counts(value: object) -> bool:

@@ -18,6 +18,7 @@ from ctta.bench.new_record import new_record
 from ctta.bench.prequential import scored
 from ctta.bench.progress import RunStarted
 from ctta.bench.record import Record
+from ctta.bench.scores import rounds_of
 from ctta.bench.spec import RunSpec
 from ctta.bench.steps import StepFacts, line_of
 from ctta.classifier import Classifier
@@ -89,7 +90,9 @@ class Run:
             saved = time.monotonic()
             with stop_requests() as stop:
                 batches = self.stream.starting_at(done)
-                for batch, log in scored(adapter, batches, learn=self.spec.learn, rest_on=self.spec.rest_on):
+                for batch, log in scored(
+                    adapter, batches, learn=self.spec.learn, rest_on=self.spec.rest_on, resets=self.spec.resets
+                ):
                     steps.append(log)
                     file.write(line_of(log))
                     if show is not None:
@@ -111,8 +114,15 @@ class Run:
         return record
 
     def _record(self, adapter: Adapter, steps: list[StepFacts], *, complete: bool) -> Record:
-        memory = peak_memory() if self.own_process else None
-        return new_record(self.spec, adapter, steps, command=self.command, peak_memory=memory, complete=complete)
+        return new_record(
+            self.spec,
+            adapter,
+            steps,
+            rounds=rounds_of(steps, len(self.stream), self.spec.times),
+            command=self.command,
+            peak_memory=peak_memory() if self.own_process else None,
+            complete=complete,
+        )
 
     def _resume(self, folder: RunFolder) -> tuple[Adapter, list[StepFacts]] | None:
         """The adapter of the newest intact checkpoint and the steps before it; None if there is no checkpoint yet."""

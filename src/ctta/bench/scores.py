@@ -67,6 +67,24 @@ class Scores:
         return sum(count.images for count in self.counts.values())
 
 
+def rounds_of(steps: Sequence[Mapping[str, Any]], total: int, times: int | None) -> tuple[float, ...] | None:
+    """Return the error of every round of a stream that repeats: the mean over the domains of that round.
+
+    Args:
+        steps: The log of every step so far.
+        total: Steps of the whole stream.
+        times: Rounds of the stream; None if it does not repeat.
+
+    Returns:
+        The errors in percent of the rounds that have ended, or None.
+    """
+    if times is None:
+        return None
+    length = total // times
+    ended = range(len(steps) // length)
+    return tuple(Scores.of_steps(steps[length * i : length * (i + 1)]).mean for i in ended)
+
+
 @dataclass(frozen=True)
 class SeedScores:
     """Errors of runs that differ only in their seed.

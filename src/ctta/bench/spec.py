@@ -6,7 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ctta.protocol import Resets
 
 #: A JSON object that describes a model, data or a protocol: its "name" and whatever else identifies it.
 Facts = Mapping[str, object]
@@ -86,6 +89,18 @@ class RunSpec:
         """The domains in which the method predicts without learning."""
         found = self.protocol.get("rest_on", ())
         return tuple(map(str, found)) if isinstance(found, (list, tuple)) else ()
+
+    @property
+    def resets(self) -> Resets:
+        """When the adapter is reset: "never", at every "shift", or before every "batch"."""
+        found = self.protocol.get("resets")
+        return "shift" if found == "shift" else "batch" if found == "batch" else "never"
+
+    @property
+    def times(self) -> int | None:
+        """Rounds of the stream; None if the protocol does not repeat."""
+        found = self.protocol.get("times")
+        return found if isinstance(found, int) else None
 
     @property
     def address(self) -> str:

@@ -154,8 +154,10 @@ def _parsed(line: bytes) -> tuple[StepFacts, bool]:
 def _plausible(name: str, value: object) -> bool:
     if name == "domain":
         return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
-    if name in ("index", "images", "wrong", "severity"):
+    if name in ("index", "images", "wrong"):
         return _count(value)
+    if name == "severity":  # a fraction if it changes in small steps
+        return _count(value) or (isinstance(value, float) and 0 <= value < math.inf)
     if name in ("error", "seconds"):
         return _number(value) and math.isfinite(value)  # type: ignore[arg-type]
     if name in ("entropy_right", "entropy_wrong"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ctta.datasets import get_dataset
-from ctta.protocol import Order
+from ctta.protocol import Order, get_protocol
 from ctta.registry import absolute_target
 
 
@@ -54,6 +54,7 @@ class Procedure:
         protocol: Name of the protocol.
         times: Rounds, for protocols that repeat.
         order: Order of the images of a domain.
+        options: Options of the protocol that the user set.
         severity: Severity of the corruptions.
         batch_size: Images per batch; None means the dataset's default.
         seed: Seed of the run.
@@ -65,6 +66,7 @@ class Procedure:
     protocol: str = "continual"
     times: int = 1
     order: Order = "shuffled"
+    options: Mapping[str, object] = field(default_factory=dict)
     severity: int = 5
     batch_size: int | None = None
     seed: int = 0
@@ -86,7 +88,8 @@ class Workload:
     @property
     def batch_size(self) -> int:
         """Images per batch."""
-        return self.procedure.batch_size or get_dataset(self.inputs.stream).batch_size
+        of_protocol = get_protocol(self.procedure.protocol).batch_size
+        return self.procedure.batch_size or of_protocol or get_dataset(self.inputs.stream).batch_size
 
     def with_seed(self, seed: int) -> Workload:
         """Return the same workload with another seed.

@@ -99,10 +99,13 @@ def _protocols() -> Rows:
     rows: Rows = []
     for entry in PROTOCOLS.entries():
         try:
-            summary = entry.load().summary
+            protocol = entry.load()
         except CttaError as error:
-            summary = f"{type(error).__name__}: {error}"
-        rows.append({"protocol": entry.name, "from": entry.origin, "summary": summary})
+            summary, options = f"{type(error).__name__}: {error}", "-"
+        else:
+            summary = protocol.summary
+            options = ", ".join(f"{name}={value}" for name, value in protocol.options.items()) or "-"
+        rows.append({"protocol": entry.name, "from": entry.origin, "options": options, "summary": summary})
     return rows
 
 

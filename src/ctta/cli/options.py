@@ -123,17 +123,18 @@ def parse_numbers(given: Sequence[str], option: str) -> tuple[int, ...]:
         raise ParameterError(f"{option} takes integers separated by commas. Got {','.join(given)!r}.") from None
 
 
-def parse_settings(pairs: list[str]) -> dict[str, object]:
+def parse_settings(pairs: list[str], option: str = "--set") -> dict[str, object]:
     """Parse the values of --set into arguments of a method.
 
     Args:
         pairs: Texts of the form "name=value"; a value is a Python literal or a plain word.
+        option: Name of the option, for errors.
     """
     settings: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise ParameterError(f"--set takes name=value. Got {pair!r} instead.")
+            raise ParameterError(f"{option} takes name=value. Got {pair!r} instead.")
         settings[name.strip()] = _literal(value)
     return settings
 

@@ -14,7 +14,7 @@ from ctta.cli.command_line import command_line
 from ctta.cli.names import check_names, default_model
 from ctta.cli.options import parse_names, parse_seeds, parse_settings
 from ctta.datasets import DATASETS, get_dataset, locate
-from ctta.protocol import PROTOCOLS
+from ctta.protocol import PROTOCOLS, get_protocol
 from ctta.registry import BUILT_IN
 
 
@@ -58,6 +58,10 @@ def run(
         ),
     ] = "continual",
     times: Annotated[int, typer.Option(min=1, help="Rounds of a recurring stream.")] = 1,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="Set an option of the protocol. May be repeated."),
+    ] = None,
     order: Annotated[
         ImageOrder, typer.Option(help="Order of the images of a domain: shuffled with the seed, or as stored.")
     ] = ImageOrder.shuffled,
@@ -98,7 +102,9 @@ def run(
         Procedure,
         RunOptions,
         Workload,
+        measure_source,
     )
+    from ctta.cli.bar import parts_bar  # noqa: PLC0415
     from ctta.cli.progress import RunsDisplay  # noqa: PLC0415
     from ctta.cli.tables import echo_comparison  # noqa: PLC0415
 
@@ -120,6 +126,7 @@ def run(
         protocol=protocol,
         times=times,
         order=order.value,
+        options=parse_settings(option or [], "--option"),
         severity=severity,
         batch_size=batch_size,
         learn=learn,
@@ -127,6 +134,11 @@ def run(
     how = RunOptions(keep=keep, command=command_line(), tensorboard=tensorboard, device=device)
     job = Job(Workload(procedure, inputs), how)
     jobs = [job.with_seed(number) for number in parse_seeds(seed)]
+    if get_protocol(protocol).needs_source:
+        # Before the runs start: they share what is measured, whichever process they are in.
+        with parts_bar(quiet=quiet) as show:
+            for one in jobs:
+                measure_source(one, show)
     progress = None if quiet else RunsDisplay(len(jobs), out, here=workers == 1 and ray is None)
     records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     if as_json:

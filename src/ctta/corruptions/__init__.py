@@ -22,7 +22,7 @@ from ctta.errors import (
     UnknownStream,
 )
 
-__all__ = ["CORRUPTIONS", "HELD_OUT", "constants", "corrupt", "frost_source"]
+__all__ = ["CORRUPTIONS", "HELD_OUT", "constants", "corrupt", "corrupt_at", "frost_source"]
 
 _Corruption = Callable[[Tensor, Constants, Draws], Tensor]
 
@@ -90,10 +90,40 @@ def corrupt(images: Tensor, name: str, *, severity: int = 5, seed: int = 0, scal
         >>> corrupt(torch.rand(8, 3, 32, 32), "fog", severity=3).shape
         torch.Size([8, 3, 32, 32])
     """
-    _check_name(name)
     _check_severity(severity)
+    return corrupt_at(images, name, severity, seed=seed, scale=scale)
+
+
+def corrupt_at(images: Tensor, name: str, severity: float, *, seed: int = 0, scale: Scale | None = None) -> Tensor:
+    """Corrupt a batch of images at any severity, as streams do in which the severity changes in small steps.
+
+    The constants are interpolated linearly between the published severities, and below 1 between those and the values
+    of `ctta.corruptions.zero`; those of shot noise in the inverse number of photons. Constants that count pixels or
+    rounds are rounded.
+
+    Args:
+        images: As for `corrupt`.
+        name: One of `CORRUPTIONS` or `HELD_OUT`.
+        severity: A number from 0 to 5. At a whole severity from 1 on the result is that of `corrupt`, bit for bit; at 0
+            it is a copy of the images.
+        seed: Seed of the random numbers, which also depend on the severity.
+        scale: As for `corrupt`.
+
+    Example:
+        >>> import torch
+        >>> from ctta.corruptions import corrupt_at
+        >>> x = torch.rand(1, 3, 32, 32)
+        >>> bool((corrupt_at(x, "fog", 0.25) - x).abs().mean() < (corrupt_at(x, "fog", 4.5) - x).abs().mean())
+        True
+    """
+    _check_name(name)
+    _check_any_severity(severity)
     _check_scale(scale)
     _check_images(images)
+    if severity == 0:
+        return images.detach().clone()
+    if severity == int(severity):
+        severity = int(severity)  # 5 and 5.0 must draw the same random numbers
     levels, seed = _to_levels(images), int(seed)
     c = constants_at(name, severity, min(images.shape[-2:]), scale)
     per_chunk = max(1, _CHUNK // levels[0].numel())
@@ -119,7 +149,7 @@ def constants(name: str, *, severity: int = 5, side: int = 32, scale: Scale | No
     return constants_at(name, severity, side, scale)
 
 
-def _apply(levels: Tensor, name: str, c: Constants, seed: int, severity: int) -> Tensor:
+def _apply(levels: Tensor, name: str, c: Constants, seed: int, severity: float) -> Tensor:
     drawn_for = levels[:0] if name in _DETERMINISTIC else levels
     result = _FUNCTIONS[name](levels, c, Draws(drawn_for, seed, name, severity))
     if result.dtype == torch.uint8:
@@ -142,6 +172,11 @@ def _check_name(name: str) -> None:
 def _check_severity(severity: int) -> None:
     if isinstance(severity, bool) or not isinstance(severity, int) or not 1 <= severity <= 5:
         raise ParameterError(f"The 'severity' of a corruption must be an integer in 1..5. Got {severity!r}.")
+
+
+def _check_any_severity(severity: float) -> None:
+    if isinstance(severity, bool) or not isinstance(severity, (int, float)) or not 0 <= severity <= 5:
+        raise ParameterError(f"The 'severity' of a corruption must be a number from 0 to 5. Got {severity!r}.")
 
 
 def _check_scale(scale: str | None) -> None:

@@ -78,7 +78,7 @@ def _disk(radius: float, sigma: float) -> Tensor:
     disk = (line[:, None] ** 2 + line**2 <= radius**2).double()
     disk /= disk.sum()
 
-    taps = torch.exp(-0.5 * (torch.arange(-smoothing, smoothing + 1) / sigma) ** 2).double()
+    taps = torch.exp(-0.5 * (torch.arange(-smoothing, smoothing + 1) / max(sigma, 1e-9)) ** 2).double()
     taps /= taps.sum()
     mirror = torch.arange(-smoothing, 2 * reach + 1 + smoothing).abs()
     mirror = torch.minimum(mirror, 4 * reach - mirror)

@@ -1,10 +1,12 @@
-"""The published constants of every corruption, and their interpolation to other image sizes."""
+"""The published constants of every corruption, and their interpolation to other image sizes and severities."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
+
+from ctta.corruptions.zero import ZERO, Row
 
 Scale = Literal["cifar", "imagenet"]
 Constants = dict[str, float]
@@ -27,7 +29,7 @@ def _whole(a: float, b: float, t: float) -> float:
 
 
 _Blend = Callable[[float, float, float], float]
-_Rows = tuple[tuple[float, ...], ...]
+_Rows = tuple[Row, ...]
 
 
 class _Entry(NamedTuple):
@@ -132,19 +134,34 @@ def blend_at(side: int, scale: Scale | None) -> float:
     return min(max(t, 0.0), 1.0)
 
 
-def constants_at(name: str, severity: int, side: int, scale: Scale | None) -> Constants:
+def constants_at(name: str, severity: float, side: int, scale: Scale | None) -> Constants:
     """Return the constants of a corruption by name.
 
     Args:
         name: The corruption.
-        severity: 1 to 5.
+        severity: 0 to 5; fractions are interpolated between the published severities.
         side: The shorter side of the images, in pixels.
         scale: Overrides `side` if given.
     """
     entry, t = _TABLE[name], blend_at(side, scale)
-    pairs = zip(entry.fields, entry.cifar[severity - 1], entry.imagenet[severity - 1], strict=True)
+    cifar, imagenet = _row(name, entry.cifar, severity, 0), _row(name, entry.imagenet, severity, 1)
+    pairs = zip(entry.fields, cifar, imagenet, strict=True)
     values = {field: blend(a, b, t) for (field, blend), a, b in pairs}
     if name == "elastic_transform":
         # The published values are fractions of 32 px for CIFAR and of 244 px, for images of 224 px, for ImageNet.
         values = {field: v * side * _linear(1.0, 244 / 224, t) for field, v in values.items()}
     return values
+
+
+def _row(name: str, rows: _Rows, severity: float, dataset: int) -> Row:
+    """The constants of one dataset at a severity: those published at whole severities, linear in between."""
+    below = math.floor(severity)
+    levels = (ZERO[name][dataset], *rows)
+    if below == severity:
+        return levels[below]
+    t = severity - below
+    pairs = zip(levels[below], levels[below + 1], strict=True)
+    if name == "shot_noise":
+        # Linear in 1 / photons, which is proportional to the variance of the noise.
+        return tuple(1 / _linear(1 / a, 1 / b, t) for a, b in pairs)
+    return tuple(_linear(a, b, t) for a, b in pairs)

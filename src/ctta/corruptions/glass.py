@@ -19,8 +19,10 @@ def glass_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
         draws: Random numbers for the choice of neighbours.
     """
     channels, height, width = x.shape[1:]
-    reach = int(c["reach"])
+    reach = max(1, int(c["reach"]))  # below severity 1, as in CCC
     blurred = gaussian(x.float(), c["sigma"]).add_(2**-10).floor_()
+    if int(c["rounds"]) == 0:
+        return gaussian(blurred, c["sigma"])
     choices = draws.below(4 * reach**2, int(c["rounds"]), height, width)
     source = scan_sources(choices, reach)
     moved = blurred.flatten(2).gather(2, source[:, None].expand(-1, channels, -1))

@@ -35,7 +35,7 @@ def motion(x: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
 
 
 def _weights(radius: int, sigma: float) -> Tensor:
-    weights = torch.exp(-(torch.arange(2 * radius + 1, dtype=torch.float64) ** 2) / (2 * sigma**2))
+    weights = torch.exp(-(torch.arange(2 * radius + 1, dtype=torch.float64) ** 2) / (2 * max(sigma, 1e-9) ** 2))
     weights = weights[weights > _NEGLIGIBLE * weights.sum()]
     return weights / weights.sum()
 

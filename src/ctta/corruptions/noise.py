@@ -29,7 +29,8 @@ def shot_noise(x: Tensor, c: Constants, draws: Draws) -> Tensor:
         c: `photons`, the expected count at white; fewer photons give more noise.
         draws: Random numbers for the photon counts.
     """
-    return poisson(x, c["photons"], draws.uniform(*x.shape[1:])) * (255 / c["photons"])
+    photons = min(c["photons"], 1e9)  # more make no difference of a hundredth of a grey level, but overflow
+    return poisson(x, photons, draws.uniform(*x.shape[1:])) * (255 / photons)
 
 
 def impulse_noise(x: Tensor, c: Constants, draws: Draws) -> Tensor:

@@ -8,6 +8,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+#: Photons at white above which counts are drawn as normal: no published severity has more, and tables grow with them.
+_MANY = 500
+
 
 def poisson(levels: Tensor, photons: float, uniform: Tensor) -> Tensor:
     """Draw photon counts.
@@ -17,6 +20,10 @@ def poisson(levels: Tensor, photons: float, uniform: Tensor) -> Tensor:
         photons: Expected count at white.
         uniform: A random number in [0, 1) for every value.
     """
+    if photons > _MANY:
+        rate = levels.float() * (photons / 255)
+        counts: Tensor = (rate + rate.sqrt() * torch.special.ndtri(uniform.clamp(min=2**-25))).round_().clamp_(min=0)
+        return counts
     accept, own, alias = _tables(photons)
     scaled = uniform * (len(accept) // 256)
     column = scaled.int()
@@ -26,7 +33,7 @@ def poisson(levels: Tensor, photons: float, uniform: Tensor) -> Tensor:
     return counts.view(levels.shape)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def _tables(photons: float) -> tuple[Tensor, Tensor, Tensor]:
     """Build Walker's tables: for every grey level and column the acceptance share, its count and the alias count."""
     rate = torch.arange(256, dtype=torch.float64)[:, None] * photons / 255

@@ -64,6 +64,56 @@ def _domainnet(wanted: Wanted) -> Sequence[Domain]:
     return domainnet126(wanted.path, TARGETS if wanted.domains is None else wanted.domains)
 
 
+def _imagenet_c_bar(wanted: Wanted) -> Sequence[Domain]:
+    from ctta.datasets.imagenet_c_bar import imagenet_c_bar  # noqa: PLC0415
+
+    return imagenet_c_bar(wanted.path, wanted.domains, wanted.severities)
+
+
+def _imagenet_r(wanted: Wanted) -> Sequence[Domain]:
+    from ctta.datasets.imagenet_variants import imagenet_r  # noqa: PLC0415
+
+    return _only(wanted, imagenet_r(wanted.path))
+
+
+def _imagenet_a(wanted: Wanted) -> Sequence[Domain]:
+    from ctta.datasets.imagenet_variants import imagenet_a  # noqa: PLC0415
+
+    return _only(wanted, imagenet_a(wanted.path))
+
+
+def _imagenet_sketch(wanted: Wanted) -> Sequence[Domain]:
+    from ctta.datasets.imagenet_variants import imagenet_sketch  # noqa: PLC0415
+
+    return _only(wanted, imagenet_sketch(wanted.path))
+
+
+def _imagenet_v2(wanted: Wanted) -> Sequence[Domain]:
+    from ctta.datasets.imagenet_variants import imagenet_v2  # noqa: PLC0415
+
+    return imagenet_v2(wanted.path, wanted.domains)
+
+
+def _cifar10_1(wanted: Wanted) -> Sequence[Domain]:
+    from ctta.datasets.cifar10_1 import cifar10_1  # noqa: PLC0415
+
+    return cifar10_1(wanted.path, ("v6",) if wanted.domains is None else wanted.domains)
+
+
+def _pacs(wanted: Wanted) -> Sequence[Domain]:
+    from ctta.datasets.pacs import TARGETS, pacs  # noqa: PLC0415
+
+    return pacs(wanted.path, TARGETS if wanted.domains is None else wanted.domains)
+
+
+def _only(wanted: Wanted, domains: Sequence[Domain]) -> Sequence[Domain]:
+    """Refuse the names of domains other than those of a dataset that has no choice."""
+    names = tuple(domain.name for domain in domains)
+    if wanted.domains not in (None, names):
+        raise ParameterError(f"The only domain of this dataset is {names[0]}. Leave out --corruptions.")
+    return domains
+
+
 def _own(wanted: Wanted) -> Sequence[Domain]:
     from ctta.datasets.by_layout import open_by_layout  # noqa: PLC0415
 
@@ -129,6 +179,68 @@ _BUILT_IN = (
         recipe="domainnet-126",
         needs="the folder of its images and lists.",
         summary="clipart, painting and sketch of DomainNet-126",
+    ),
+    Dataset(
+        "imagenet-c-bar",
+        _imagenet_c_bar,
+        classes=1000,
+        batch_size=64,
+        recipe="imagenet-c",
+        needs="the folder of its corruptions.",
+        summary="ImageNet-C-bar, ten other corruptions",
+    ),
+    Dataset(
+        "imagenet-r",
+        _imagenet_r,
+        classes=1000,
+        batch_size=64,
+        recipe="imagenet-c",
+        needs="the folder of its 200 synset folders.",
+        summary="ImageNet-R, renditions of 200 classes; the model keeps the logits of those",
+    ),
+    Dataset(
+        "imagenet-a",
+        _imagenet_a,
+        classes=1000,
+        batch_size=64,
+        recipe="imagenet-c",
+        needs="the folder of its 200 synset folders.",
+        summary="ImageNet-A, natural adversarial examples of 200 classes; the model keeps the logits of those",
+    ),
+    Dataset(
+        "imagenet-sketch",
+        _imagenet_sketch,
+        classes=1000,
+        batch_size=64,
+        recipe="imagenet-c",
+        needs="the folder of its 1,000 synset folders.",
+        summary="ImageNet-Sketch, drawings of all classes",
+    ),
+    Dataset(
+        "imagenet-v2",
+        _imagenet_v2,
+        classes=1000,
+        batch_size=64,
+        recipe="imagenet-c",
+        needs="the folder with imagenetv2-matched-frequency-format-val and its like.",
+        summary="ImageNet-V2, new test images in up to three samples",
+    ),
+    Dataset(
+        "cifar10.1",
+        _cifar10_1,
+        classes=10,
+        recipe="cifar10-c",
+        default_model="cifar10_resnet20_ctta",
+        needs="the folder of cifar10.1_v6_data.npy and its labels.",
+        summary="CIFAR-10.1, new test images of CIFAR-10: v6, or v4 with --corruptions v4",
+    ),
+    Dataset(
+        "pacs",
+        _pacs,
+        classes=7,
+        batch_size=64,
+        needs="the folder of its domains.",
+        summary="PACS: art_painting, cartoon and sketch for a model of photo",
     ),
     OWN,
 )

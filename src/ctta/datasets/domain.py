@@ -43,6 +43,8 @@ class Domain:
             otherwise "unverified".
         files: The files that hold the images and their labels; empty if they do not come from files.
         classes: The number of classes if the class folders define it, otherwise None.
+        model_classes: The model's classes that the labels count, if they are only some of them: label i is the model's
+            class ``model_classes[i]``. None if labels are the model's classes.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Domain:
     origin: Origin = "unverified"
     files: tuple[Path, ...] = ()  # that hold the images and their labels, where they come from files
     classes: int | None = None  # known if the folders are named after classes
+    model_classes: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.images)

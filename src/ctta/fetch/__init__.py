@@ -14,9 +14,9 @@ from typing import NamedTuple, TypedDict
 from ctta.datasets import cifar10 as cifar
 from ctta.datasets import cifar100 as hundred
 from ctta.datasets.arrays import Images
-from ctta.errors import UnknownData
+from ctta.errors import MissingData, ParameterError, UnknownData
 from ctta.fetch import cifar10, cifar100
-from ctta.fetch.catalogue import ARCHIVES, CIFAR, GROUPS, Archive, archives, names
+from ctta.fetch.catalogue import ARCHIVES, BY_HAND, CIFAR, GROUPS, Archive, archives, names
 from ctta.fetch.cifar10 import fetch_cifar10
 from ctta.fetch.cifar100 import fetch_cifar100
 from ctta.fetch.download import Progress, download
@@ -26,6 +26,7 @@ from ctta.fetch.verify import verify
 
 __all__ = [
     "ARCHIVES",
+    "BY_HAND",
     "CIFAR",
     "GROUPS",
     "Archive",
@@ -66,6 +67,10 @@ def plan(name: str, folder: Path) -> list[Plan]:
     """
     if name in _CLEAN:
         return [_CLEAN[name].plan(folder)]
+    if name in BY_HAND:
+        source, how = BY_HAND[name]
+        how = how.replace("DIR", str(folder))
+        return [Plan(name=name, source=source, size=None, sha256=None, md5=None, target=str(folder), by_hand=how)]
     return [
         Plan(
             name=archive.name,
@@ -94,7 +99,8 @@ def fetch(name: str, folder: Path, *, keep_packed: bool = False, progress: Progr
 
     Raises:
         UnknownData: If there is no such dataset.
-        MissingData: If the download fails. Call again to resume it.
+        MissingData: If the download fails; call again to resume it. Or if the dataset must be downloaded by hand,
+            because ctta knows no digest to verify it with.
         BadData: If a file does not match its published digest.
     """
     if name in _CLEAN:
@@ -103,6 +109,12 @@ def fetch(name: str, folder: Path, *, keep_packed: bool = False, progress: Progr
             check(name, folder)
             return wanted
         return _CLEAN[name].fetch(folder, progress=progress)
+    if name in BY_HAND:
+        (by_hand,) = plan(name, folder)
+        raise MissingData(
+            f"ctta knows no digest of {name} and does not download what it cannot verify. Get it from "
+            f"{by_hand['source']}, {by_hand['by_hand']}, then use: ctta run METHOD {name} --data {folder}."
+        )
     found: list[Path] = []
     for archive in archives(name):
         found += _fetch_archive(archive, folder, keep_packed=keep_packed, progress=progress)
@@ -121,6 +133,7 @@ def check(name: str, path: Path) -> list[str]:
 
     Raises:
         UnknownData: If there is no such dataset.
+        ParameterError: If ctta knows no digest of it.
         MissingData: If a file is missing.
         BadData: If a file does not match its published digest.
     """
@@ -128,6 +141,8 @@ def check(name: str, path: Path) -> list[str]:
         for part in ("test", "train"):
             _CLEAN[name].load(path, part)
         return [f"{path} holds the training and test images of CIFAR-{name.removeprefix('cifar')}."]
+    if name in BY_HAND:
+        raise ParameterError(f"ctta knows no published digest of {name} to verify {path} with.")
     return [check_archive(archive, path) for archive in archives(name)]
 
 

@@ -82,13 +82,34 @@ ARCHIVES: dict[str, Archive] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "imagenet-c": tuple(f"imagenet-c-{group}" for group in ("noise", "blur", "weather", "digital")),
 }
+#: Datasets that ctta does not download, because it knows no digest of their publisher: the source, and what to do.
+BY_HAND: dict[str, tuple[str, str]] = {
+    "imagenet-r": ("https://people.eecs.berkeley.edu/~hendrycks/imagenet-r.tar", "unpack it to DIR/imagenet-r"),
+    "imagenet-a": ("https://people.eecs.berkeley.edu/~hendrycks/imagenet-a.tar", "unpack it to DIR/imagenet-a"),
+    "imagenet-sketch": ("https://github.com/HaohanWang/ImageNet-Sketch", "unpack its images to DIR/sketch"),
+    "imagenet-v2": (
+        "https://github.com/modestyachts/ImageNetV2",
+        "unpack one or more of its archives to DIR/imagenetv2-matched-frequency-format-val, "
+        "DIR/imagenetv2-threshold0.7-format-val and DIR/imagenetv2-top-images-format-val",
+    ),
+    "imagenet-c-bar": (
+        "https://github.com/facebookresearch/augmentation-corruption",
+        "make it with the code there, or unpack its archives, to DIR/ImageNet-C-Bar",
+    ),
+    "cifar10.1": (
+        "https://github.com/modestyachts/CIFAR-10.1",
+        "put cifar10.1_v4_data.npy, cifar10.1_v4_labels.npy, cifar10.1_v6_data.npy and cifar10.1_v6_labels.npy of its "
+        "folder datasets into DIR",
+    ),
+    "pacs": ("https://domaingeneralization.github.io", "put the folders of its four domains into DIR"),
+}
 #: Datasets of clean images, which are saved as npz files.
 CIFAR = ("cifar10", "cifar100")
 
 
 def names() -> list[str]:
-    """Return the names of all datasets that can be downloaded."""
-    return [*CIFAR, *ARCHIVES, *GROUPS]
+    """Return the names of all datasets that can be downloaded, or got by hand."""
+    return [*CIFAR, *ARCHIVES, *GROUPS, *BY_HAND]
 
 
 def archives(name: str) -> list[Archive]:

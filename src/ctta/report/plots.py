@@ -13,6 +13,7 @@ from ctta.plots.entropy import Histogram, plot_entropies
 from ctta.plots.errors import plot_mean_errors, plot_running_errors
 from ctta.plots.style import row_styles
 from ctta.plots.teacher import has_teacher, plot_teacher
+from ctta.protocol import protocol_of
 from ctta.report.embed import Drawing, embed
 from ctta.report.groups import Group
 
@@ -46,7 +47,9 @@ def plots_of(group: Group) -> Iterator[Plot]:
     yield plot_mean_errors(group.rows)
     yield plot_costs(group.rows)
     if len(shown[0].errors) > 1:
-        yield plot_domain_errors(group.rows, styles, in_order=group.spec.protocol_name != "random-order")
+        protocol = protocol_of(group.spec.protocol)
+        in_order = protocol is None or not protocol.any_domain_order
+        yield plot_domain_errors(group.rows, styles, in_order=in_order)
         if len(shown) > 2:
             yield plot_differences(shown)
     if logged := [(label, [log.steps for log in mine]) for label, mine in logs.items() if mine]:

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from ctta._system.files import size
 from ctta.bench.comparability import distinctions
-from ctta.bench.compare import Row, any_after, unlike_seeds
+from ctta.bench.compare import Row, notes, unlike_seeds
 from ctta.bench.paired import Pairing, pair_rows
 from ctta.bench.record import Record
 from ctta.bench.spec import RunSpec
 from ctta.bench.steps import StepFacts
-from ctta.method_table import AFTER_NOTE, no_confidences
+from ctta.method_table import no_confidences
 from ctta.protocol import protocol_of
 from ctta.report.embed import Drawing
 from ctta.report.groups import Group
@@ -68,7 +68,7 @@ class Section:
         memory: Whether a row has its peak memory.
         spread: Whether a row has several seeds.
         unlike_seeds: The sets of seeds of the rows, if they differ.
-        after: The note on rows that predict after using the batch; None if there is none.
+        notes: What a reader must know of the rows.
         against: Label of the best row, which the others are paired with; None if there is nothing to pair.
         differences: The paired difference of each row, with its standard error, by label.
         unpaired: Why a row has no difference, by label.
@@ -91,7 +91,7 @@ class Section:
     memory: bool
     spread: bool
     unlike_seeds: Sequence[str]
-    after: str | None
+    notes: Sequence[str]
     against: str | None
     differences: Mapping[str, str]
     unpaired: Mapping[str, str]
@@ -129,7 +129,7 @@ def _section(number: int, group: Group, heading: str) -> Section:
         memory=any(row.peak_memory is not None for row in group.rows),
         spread=any(row.spread is not None for row in group.rows),
         unlike_seeds=unlike_seeds(group.rows),
-        after=AFTER_NOTE if any_after(group.rows) else None,
+        notes=notes(group.rows),
         against=pairing.against if pairing else None,
         differences={found.label: str(found) for found in pairing.differences} if pairing else {},
         unpaired=pairing.unpaired if pairing else {},
@@ -189,6 +189,7 @@ def _facts(group: Group) -> dict[str, object]:
         "model": spec.model,
         "protocol": spec.protocol,
         **_severity(spec),
+        **_rounds(group),
         "metric": f"{first.metric}; {first.direction}",
         "scored": first.scored,
         "machine": list(machines),
@@ -201,6 +202,13 @@ def _severity(spec: RunSpec) -> dict[str, object]:
         return {"severity": protocol.severity_text}
     # Clean images, and domains that are not corruptions, have no severity.
     return {} if spec.severity is None else {"severity": spec.severity}
+
+
+def _rounds(group: Group) -> dict[str, object]:
+    """The error of each round by row, if the stream repeats."""
+    lines = {row.label: row.rounds for row in group.rows if row.rounds}
+    texts = [f"{label}: {' '.join(f'{error:.1f}' for error in rounds)}" for label, rounds in lines.items()]
+    return {"error per round": "; ".join(texts)} if texts else {}
 
 
 def _machine(environment: Mapping[str, object]) -> str:

@@ -6,6 +6,9 @@ from ctta.datasets.digits import Digits, digits
 from ctta.datasets.domain import Domain, Labelled, Origin
 from ctta.streams import datasets
 from ctta.streams.batch import Batch
+from ctta.streams.ccc import ccc
+from ctta.streams.ccc_accuracy import SourceAccuracy
+from ctta.streams.labels import mixed_correlated, sorted_by_label
 from ctta.streams.protocols import (
     clean,
     concatenate,
@@ -18,6 +21,7 @@ from ctta.streams.protocols import (
     then,
 )
 from ctta.streams.stream import Segment, Stream
+from ctta.streams.visits import random_visits
 
 __all__ = [
     "Batch",
@@ -27,7 +31,9 @@ __all__ = [
     "Labelled",
     "Origin",
     "Segment",
+    "SourceAccuracy",
     "Stream",
+    "ccc",
     "clean",
     "concatenate",
     "continual",
@@ -37,7 +43,10 @@ __all__ = [
     "digits",
     "gradual",
     "mixed",
+    "mixed_correlated",
     "random_orders",
+    "random_visits",
     "recurring",
+    "sorted_by_label",
     "then",
 ]

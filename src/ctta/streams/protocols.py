@@ -8,7 +8,7 @@ shuffles the images within a domain, the same permutation for domains of one siz
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from ctta._checks.numbers import check_seed, check_whole
 from ctta.datasets.corrupted import Pooled
 from ctta.datasets.domain import Domain, Labelled
 from ctta.errors import ParameterError
+from ctta.streams.domains import given, image_order
 from ctta.streams.stream import Segment, Stream
 
 #: How evenly `correlated` spreads a class over a domain; towards 0 all its images come at once.
@@ -37,7 +38,7 @@ def continual(
         seed: Seed that shuffles the images within a domain; None keeps their order.
         images: Images to take of each domain, the first of that order; None takes all.
     """
-    segments = [Segment(d.name, d.severity, d.images, _order(len(d), seed, images)) for d in _given(domains)]
+    segments = [Segment(d.name, d.severity, d.images, image_order(len(d), seed, images)) for d in given(domains)]
     return Stream(segments, batch_size=batch_size)
 
 
@@ -60,7 +61,7 @@ def random_orders(
         images: Images to take of each domain, the first of their order; None takes all.
         shuffle: Whether to shuffle the images within a domain; False keeps their order.
     """
-    domains = _given(domains)
+    domains = given(domains)
     check_seed(seed)
     check_whole(count, "The 'count' of random orders")
     generator = torch.Generator().manual_seed(seed)
@@ -86,7 +87,7 @@ def gradual(
         images: Images to take at each severity, the first of that order; None takes all.
     """
     by_name: dict[str, dict[int, Domain]] = {}
-    for domain in _given(domains):
+    for domain in given(domains):
         by_name.setdefault(domain.name, {})[domain.severity] = domain
     path = []
     for name, levels in by_name.items():
@@ -105,11 +106,11 @@ def mixed(domains: Sequence[Domain], *, batch_size: int = 200, seed: int = 0, im
         seed: Seed of the random order, and of the choice of `images` within a domain.
         images: Images to take of each domain, chosen at random; None takes all.
     """
-    domains = _given(domains)
+    domains = given(domains)
     check_seed(seed)
     pool = Pooled(domains)
     starts = torch.tensor([0, *[len(domain) for domain in domains]]).cumsum(0)
-    chosen = torch.cat([starts[i] + _order(len(d), seed, images) for i, d in enumerate(domains)])
+    chosen = torch.cat([starts[i] + image_order(len(d), seed, images) for i, d in enumerate(domains)])
     order = chosen[torch.randperm(len(chosen), generator=torch.Generator().manual_seed(seed))]
     severities = {domain.severity for domain in domains}
     severity = severities.pop() if len(severities) == 1 else 0
@@ -142,8 +143,8 @@ def correlated(
         )
     check_seed(seed)
     segments = []
-    for number, domain in enumerate(_given(domains)):
-        order = _order(len(domain), seed, images)
+    for number, domain in enumerate(given(domains)):
+        order = image_order(len(domain), seed, images)
         generator = torch.Generator().manual_seed(1_000_003 * seed + number)
         clumps = _dealt(domain.images.y[order].cpu(), concentration, generator)
         segments.append(Segment(domain.name, domain.severity, domain.images, order[clumps]))
@@ -189,33 +190,6 @@ def concatenate(first: Stream, last: Stream) -> Stream:
 
 #: Earlier name of `concatenate`.
 then = concatenate
-
-
-def _given(domains: Domain | Iterable[Domain]) -> tuple[Domain, ...]:
-    """The domains of a stream; a single one is a list of one."""
-    if isinstance(domains, Domain):
-        return (domains,)
-    found = () if isinstance(domains, str) or not isinstance(domains, Iterable) else tuple(domains)
-    if not found or not all(isinstance(domain, Domain) for domain in found):
-        got = next((type(item).__name__ for item in found if not isinstance(item, Domain)), None)
-        raise ParameterError(
-            "A stream needs a list of at least one Domain, such as corrupted(images, ['fog']) gives. "
-            f"Got {f'{got} in it' if got else 'none' if isinstance(domains, Sequence) else type(domains).__name__}."
-        )
-    return found
-
-
-def _order(size: int, seed: int | None, images: int | None) -> Tensor:
-    if images is not None:
-        check_whole(images, "The 'images' per domain")
-        if images > size:
-            raise ParameterError(f"The 'images' per domain must be in 1..{size}. Got {images} instead.")
-    whole = torch.arange(size)
-    if seed is not None:
-        check_seed(seed)
-        # Shuffled before the cut: files sorted by class must not show their first classes only.
-        whole = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
-    return whole[:images]
 
 
 def _dealt(y: Tensor, concentration: float, generator: torch.Generator) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -21,13 +22,13 @@ class Segment:
 
     Args:
         domain: Name of the domain.
-        severity: Severity of the corruption; 0 if there is none, or if several are mixed.
+        severity: Severity of the corruption; 0 if there is none, or if several are mixed; their sum in `ccc`.
         images: The labelled images of the domain.
         order: Positions in `images` in the order of arrival, (n,) integers.
     """
 
     domain: str
-    severity: int
+    severity: float
     images: Labelled
     order: Tensor
 
@@ -62,6 +63,12 @@ class Stream:
     def domains(self) -> tuple[str, ...]:
         """The domains in order of first appearance, those before the start included."""
         return tuple(dict.fromkeys(segment.domain for segment in self.segments))
+
+    @property
+    def shifts(self) -> frozenset[int]:
+        """The steps at which a segment begins, those before the start included."""
+        begins = accumulate(self._steps, initial=0)
+        return frozenset(begin for begin, steps in zip(begins, self._steps, strict=False) if steps)
 
     def starting_at(self, step: int) -> Stream:
         """Return the same stream from a step on; steps keep their numbers, and skipped batches are never made.

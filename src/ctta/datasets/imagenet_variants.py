@@ -1,0 +1,106 @@
+"""ImageNet-R, -A, -Sketch and -V2 in their published folders, resized to 256 pixels and cropped to 224."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ctta._checks.sequences import names_of
+from ctta.datasets.domain import Domain
+from ctta.datasets.imagenet_synsets import pictures_of, synset_folders, synsets
+from ctta.datasets.pictures import Pictures, Prepare, centre, folders
+from ctta.errors import BadData, MissingData
+
+CLASSES = 1000
+#: Classes of ImageNet-R and of ImageNet-A, which are not the same.
+PART = 200
+#: The samples of ImageNet-V2, by how they were chosen.
+V2 = ("matched-frequency", "threshold0.7", "top-images")
+
+
+def imagenet_r(folder: str | Path) -> list[Domain]:
+    """Open ImageNet-R (renditions): `<synset>/*.jpg` for 200 of the classes.
+
+    Labels count the 200 classes; ``Domain.model_classes`` says which of the model's 1,000 they are. They are derived
+    from the folders, which must all be there.
+
+    Args:
+        folder: The folder of the synset folders, or the one that holds `imagenet-r`.
+    """
+    return _part(folder, "imagenet-r")
+
+
+def imagenet_a(folder: str | Path) -> list[Domain]:
+    """Open ImageNet-A (natural adversarial examples): `<synset>/*.jpg` for 200 classes, as `imagenet_r`.
+
+    Args:
+        folder: The folder of the synset folders, or the one that holds `imagenet-a`.
+    """
+    return _part(folder, "imagenet-a")
+
+
+def imagenet_sketch(folder: str | Path) -> list[Domain]:
+    """Open ImageNet-Sketch: `<synset>/*.JPEG` for all 1,000 classes.
+
+    Args:
+        folder: The folder of the synset folders, or the one that holds `sketch`.
+    """
+    place = _inside(Path(folder), "sketch")
+    hint = "ImageNet-Sketch is described at github.com/HaohanWang/ImageNet-Sketch."
+    paths, y = pictures_of(synset_folders(place, CLASSES, hint))
+    return [Domain("imagenet-sketch", 0, Pictures(paths, y, _prepare()), files=tuple(paths), classes=CLASSES)]
+
+
+def imagenet_v2(folder: str | Path, samples: str | Sequence[str] | None = None) -> list[Domain]:
+    """Open ImageNet-V2: `imagenetv2-<sample>-format-val/<class>/*.jpeg`, with the class as a number from 0 to 999.
+
+    Args:
+        folder: The folder that holds the folders of the samples.
+        samples: The samples to open, in this order, among matched-frequency, threshold0.7 and top-images; by default
+            those that are there.
+    """
+    root = Path(folder)
+    hint = "It must hold imagenetv2-matched-frequency-format-val or its like, from github.com/modestyachts/ImageNetV2."
+    there = [name for name in V2 if (root / f"imagenetv2-{name}-format-val").is_dir()]
+    wanted = there if samples is None else names_of(samples, "samples")
+    if not wanted:
+        raise MissingData(f"{root.absolute()} has no sample of ImageNet-V2. {hint}")
+    if missing := [name for name in wanted if name not in there]:
+        raise MissingData(f"{missing[0]} is not a sample of ImageNet-V2 in {root.absolute()}. {hint}")
+    return [_v2_sample(root / f"imagenetv2-{name}-format-val", name) for name in wanted]
+
+
+def _v2_sample(place: Path, name: str) -> Domain:
+    # By number: in alphabetical order, 10 would be the third class.
+    numbers = {path.name for path in folders(place)}
+    if numbers != {str(number) for number in range(CLASSES)}:
+        raise BadData(f"{place} must hold the folders 0 to {CLASSES - 1}, one per class; got {len(numbers)} folders.")
+    paths, y = pictures_of([place / str(number) for number in range(CLASSES)])
+    return Domain(name, 0, Pictures(paths, y, _prepare()), files=tuple(paths), classes=CLASSES)
+
+
+def _part(folder: str | Path, name: str) -> list[Domain]:
+    place = _inside(Path(folder), name)
+    hint = f"It is published at people.eecs.berkeley.edu/~hendrycks/{name}.tar; unpack it there."
+    places = synset_folders(place, PART, hint)
+    number = {synset: index for index, synset in enumerate(synsets())}
+    paths, y = pictures_of(places)
+    return [
+        Domain(
+            name,
+            0,
+            Pictures(paths, y, _prepare()),
+            files=tuple(paths),
+            classes=PART,
+            model_classes=tuple(number[path.name] for path in places),
+        )
+    ]
+
+
+def _inside(root: Path, name: str) -> Path:
+    """The folder that an archive unpacks to, if the one above it is given."""
+    return root / name if (root / name).is_dir() else root
+
+
+def _prepare() -> Prepare:
+    return centre(224, resize=256)

@@ -1,0 +1,204 @@
+"""Protocol: which domains arrive in which order, as one value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from ctta._system.digests import sha256_of_code
+from ctta.errors import MissingData, ParameterError
+
+if TYPE_CHECKING:
+    from ctta.classifier import Classifier
+    from ctta.datasets.domain import Domain, Labelled
+    from ctta.streams.stream import Stream
+
+#: The order of the images of a domain: shuffled with the seed of the run, or as they are stored.
+Order = Literal["shuffled", "stored"]
+
+#: When the adapter returns to its source: never, before the first batch of every domain, or before every batch.
+Resets = Literal["never", "shift", "batch"]
+
+#: A value of an option of a protocol.
+Option = int | float | str
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+
+#: How images are ordered unless a protocol says otherwise.
+SHUFFLED = "shuffled within a domain with seed {seed}, one permutation for all domains of one size"
+
+
+@dataclass(frozen=True)
+class StreamParts:
+    """What a protocol builds a stream from.
+
+    Args:
+        domains: The domains, in the order of the dataset.
+        batch_size: Images per batch.
+        seed: Seed of the run.
+        images: Images to take of each domain; None means all.
+        order: Order of the images of a domain.
+        times: Rounds, for protocols that repeat.
+        clean: The images before corruption, for protocols that need them.
+        source: The source model, for protocols that choose images by what it predicts.
+        options: The options of the protocol by name, complete.
+        progress: Called with the name of a part, the images done and their total, while the source model is measured.
+    """
+
+    domains: Sequence[Domain]
+    batch_size: int
+    seed: int = 0
+    images: int | None = None
+    order: Order = "shuffled"
+    times: int = 1
+    clean: Labelled | None = None
+    source: Classifier | None = None
+    options: Mapping[str, Option] = field(default_factory=dict)
+    progress: Callable[[str, int, int], None] | None = None
+
+    @property
+    def shuffle(self) -> int | None:
+        """The seed to shuffle images with, or None to keep them as they are stored."""
+        return self.seed if self.order == "shuffled" else None
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A protocol that `ctta run` can use.
+
+    Args:
+        name: Its name on the command line and in records.
+        build: Builds the stream.
+        severities: The severities it shows, whatever --severity says; None means the one of --severity.
+        shows_severity: Whether --severity has an effect on the stream; False for clean images only.
+        needs_clean: Whether it needs the images before corruption.
+        needs_source: Whether it needs the source model to choose the images.
+        resets: When the adapter is reset. All but "never" tell the method where the boundaries are, which records and
+            tables say.
+        batch_size: The only batch size that it allows; None allows any.
+        options: Its options with their defaults; `--option` changes them, and records hold all of them.
+        rest_on: The domains in which the method only predicts.
+        repeats: Whether --times says how often the stream is repeated.
+        visits: How often each domain arrives in one round.
+        any_domain_order: Whether the domains come in an order that changes with the seed.
+        allows_stored: Whether the images of a domain can come in stored order.
+        order: How the images are ordered, for records; ``{seed}`` stands for the seed.
+        severity_text: What reports say in place of the severity, if it changes.
+        summary: One line for `ctta ls protocols`.
+    """
+
+    name: str
+    build: Callable[[StreamParts], Stream]
+    severities: tuple[int, ...] | None = None
+    shows_severity: bool = True
+    needs_clean: bool = False
+    needs_source: bool = False
+    resets: Resets = "never"
+    batch_size: int | None = None
+    options: Mapping[str, Option] = field(default_factory=dict, hash=False)
+    rest_on: tuple[str, ...] = ()
+    repeats: bool = False
+    visits: int = 1
+    any_domain_order: bool = False
+    allows_stored: bool = True
+    order: str = SHUFFLED
+    severity_text: str | None = None
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise ParameterError(
+                f"The name of a protocol must be letters, digits, '.', '_' and '-'. Got {self.name!r} instead."
+            )
+        if not callable(self.build):
+            raise ParameterError(f"The protocol {self.name} needs build, a function that returns a Stream.")
+
+    def severities_at(self, severity: int) -> tuple[int, ...]:
+        """Return the severities of the domains that the stream needs.
+
+        Args:
+            severity: The severity of --severity, 1 to 5.
+        """
+        if not 1 <= severity <= 5:
+            raise ParameterError(f"The severity must be in 1..5. Got {severity} instead.")
+        return (severity,) if self.severities is None else self.severities
+
+    def with_options(self, given: Mapping[str, object]) -> dict[str, Option]:
+        """Return all options of the protocol, with the defaults of those that are not given.
+
+        Args:
+            given: Options by name; a whole number will do for an option that is a float.
+
+        Raises:
+            ParameterError: If the protocol has no such option, or the value has another type than its default.
+        """
+        found = dict(self.options)
+        for name, value in given.items():
+            if name not in found:
+                known = f"It has: {', '.join(found)}." if found else "It has none."
+                raise ParameterError(f"The {self.name} protocol has no option {name!r}. {known}")
+            wanted = type(found[name])
+            if wanted is float and type(value) is int:
+                value = float(value)  # noqa: PLW2901 - 1 and 1.0 must give one address
+            if type(value) is not wanted:
+                raise ParameterError(
+                    f"The option {name!r} of the {self.name} protocol must be of the type {wanted.__name__}, such as "
+                    f"{found[name]!r}. Got {value!r} instead."
+                )
+            assert isinstance(value, (int, float, str))
+            found[name] = value
+        return found
+
+    def stream(self, parts: StreamParts) -> Stream:
+        """Build the stream, after checking that this protocol can use the parts.
+
+        Args:
+            parts: The domains, the clean images and the order, from which the stream is built.
+
+        Raises:
+            ParameterError: If images cannot come in stored order, or the batch size is not the one of the protocol.
+            MissingData: If the clean images or the source model are needed and not there.
+        """
+        if parts.order not in ("shuffled", "stored"):
+            raise ParameterError(f"The order must be shuffled or stored. Got {parts.order!r} instead.")
+        if parts.order == "stored" and not self.allows_stored:
+            raise ParameterError(f"The {self.name} protocol orders the images itself. Leave out --order stored.")
+        if self.needs_clean and parts.clean is None:
+            raise MissingData(f"The {self.name} protocol needs the clean images: give --clean an npz with x and y.")
+        if self.needs_source and parts.source is None:
+            raise MissingData(f"The {self.name} protocol needs the source model, to measure how often it is correct.")
+        if self.batch_size not in (None, parts.batch_size):
+            raise ParameterError(
+                f"The {self.name} protocol has batches of {self.batch_size}. Got {parts.batch_size}; leave out "
+                "--batch-size."
+            )
+        return self.build(replace(parts, options=self.with_options(parts.options)))
+
+    def to_json(
+        self, *, times: int = 1, order: Order = "shuffled", options: Mapping[str, object] = MappingProxyType({})
+    ) -> dict[str, object]:
+        """Return the protocol as the specification of a run holds it.
+
+        Args:
+            times: Rounds, for protocols that repeat.
+            order: Order of the images of a domain.
+            options: The options that differ from their defaults.
+        """
+        found: dict[str, object] = {"name": self.name}
+        if self.repeats:
+            found["times"] = times
+        if self.rest_on:
+            found["rest_on"] = list(self.rest_on)
+        # Only where they differ from the built-in protocols in shuffled order: those are in the addresses of records.
+        if order != "shuffled":
+            found["order"] = order
+        if self.resets != "never":
+            found["resets"] = self.resets
+        if self.options:
+            found["options"] = self.with_options(options)
+        if (code := sha256_of_code(self.build)) is not None:
+            found["code"] = code
+        return found

@@ -1,0 +1,118 @@
+"""Streams whose labels are not independent: sorted, or dealt out over all domains at once by a Dirichlet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ctta._checks.numbers import check_seed
+from ctta.datasets.corrupted import Pooled
+from ctta.datasets.domain import Domain
+from ctta.errors import ParameterError
+from ctta.streams.domains import given, image_order
+from ctta.streams.stream import Segment, Stream
+
+#: Images that every chunk of `mixed_correlated` must have, if the stream is large enough.
+SMALLEST_CHUNK = 10
+
+#: Deals after which the best one is taken.
+_DEALS = 1000
+
+
+def sorted_by_label(
+    domains: Sequence[Domain], *, batch_size: int = 200, seed: int = 0, images: int | None = None
+) -> Stream:
+    """Return a stream of one domain after another, each with all images of a class before those of the next.
+
+    Args:
+        domains: The domains in order of arrival; a single one is a list of one.
+        batch_size: Images per batch; the last batch of a domain may be smaller.
+        seed: Seed of the choice of `images`, and of their order within a class.
+        images: Images to take of each domain, chosen at random; None takes all.
+    """
+    segments = []
+    for domain in given(domains):
+        order = image_order(len(domain), seed, images)
+        order = order[domain.images.y[order].cpu().argsort(stable=True)]
+        segments.append(Segment(domain.name, domain.severity, domain.images, order))
+    return Stream(segments, batch_size=batch_size)
+
+
+def mixed_correlated(
+    domains: Sequence[Domain],
+    *,
+    concentration: float = 0.01,
+    batch_size: int = 200,
+    seed: int = 0,
+    images: int | None = None,
+) -> Stream:
+    """Return a stream of all domains at once with the classes in clumps: the benchmark's Dirichlet over all of them.
+
+    There are as many chunks as classes. The images of a class, whichever domain they are from, are dealt out over the
+    chunks in shares of a Dirichlet, except to chunks that have their part of all images already. A chunk shows its
+    images class by class, the classes in a random order. The deal is repeated until every chunk has ten images.
+
+    Differs from the benchmark: ten, or half of an even chunk if the stream is too small for that; and after a thousand
+    deals the one whose smallest chunk is largest is taken.
+
+    Args:
+        domains: The domains to mix.
+        concentration: Parameter of the Dirichlet distribution; towards 0 clumps get longer, and 0 sorts by label.
+        batch_size: Images per batch; the last batch may be smaller.
+        seed: Seed of the deal, and of the choice of `images` within a domain.
+        images: Images to take of each domain, chosen at random; None takes all.
+    """
+    if not isinstance(concentration, (int, float)) or not 0 <= concentration < math.inf:
+        raise ParameterError(
+            f"The 'concentration' of the stream must be a finite number from 0 on. Got {concentration!r}."
+        )
+    domains = given(domains)
+    check_seed(seed)
+    pool = Pooled(domains)
+    starts = torch.tensor([0, *[len(domain) for domain in domains]]).cumsum(0)
+    chosen = torch.cat([starts[i] + image_order(len(d), seed, images) for i, d in enumerate(domains)])
+    y = pool.y[chosen].cpu()
+    generator = torch.Generator().manual_seed(seed)
+    order = _in_chunks(y, concentration, generator) if concentration else y.argsort(stable=True)
+    severities = {domain.severity for domain in domains}
+    severity = severities.pop() if len(severities) == 1 else 0
+    return Stream([Segment("mixed", severity, pool, chosen[order])], batch_size=batch_size)
+
+
+def _in_chunks(y: Tensor, concentration: float, generator: torch.Generator) -> Tensor:
+    """Positions in an order of chunks, each with its classes one after another."""
+    classes = y.bincount().nonzero().flatten().tolist()
+    enough = min(SMALLEST_CHUNK, len(y) // (2 * len(classes)))
+    best: list[dict[int, Tensor]] = []
+    smallest = -1
+    for _ in range(_DEALS):
+        chunks = _deal(y, classes, concentration, generator)
+        if (size := min(sum(map(len, chunk.values())) for chunk in chunks)) > smallest:
+            best, smallest = chunks, size
+        if smallest >= enough:
+            break
+    orders = [torch.randperm(len(classes), generator=generator).tolist() for _ in best]
+    return torch.cat([c[i] for c, order in zip(best, orders, strict=True) for i in order if i in c])
+
+
+def _deal(y: Tensor, classes: list[int], concentration: float, generator: torch.Generator) -> list[dict[int, Tensor]]:
+    """Deal the images of every class out over the chunks: for each chunk, its positions by number of the class."""
+    chunks: list[dict[int, Tensor]] = [{} for _ in classes]
+    held = torch.zeros(len(classes))
+    # Sorted once, and empty parts left out: a thousand classes have a million parts, nearly all of them empty.
+    by_class = y.argsort(stable=True).split(y.bincount()[classes].tolist())  # type: ignore[no-untyped-call]
+    for number, mine in enumerate(by_class):
+        mine = mine[torch.randperm(len(mine), generator=generator)]  # noqa: PLW2901
+        gamma = torch._standard_gamma(torch.full((len(classes),), concentration, dtype=torch.float64), generator)
+        # Draws of a small concentration underflow; without the smallest number all open chunks could have none.
+        shares = torch.where(held < len(y) / len(classes), gamma + 1e-300, 0)
+        ends = ((shares / shares.sum()).cumsum(0) * len(mine)).long().clamp(max=len(mine))
+        ends[-1] = len(mine)
+        sizes = ends.diff(prepend=torch.zeros(1, dtype=torch.long))
+        for chunk in sizes.nonzero().flatten().tolist():
+            chunks[chunk][number] = mine[ends[chunk] - sizes[chunk] : ends[chunk]]
+        held += sizes
+    return chunks

@@ -1,0 +1,159 @@
+"""The order of the images in protocols with visits, sorted labels and clumps, against naive loops."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from ctta.errors import ParameterError
+from ctta.protocol import Protocol, StreamParts, get_protocol
+from ctta.streams import Domain, Images, Stream, mixed_correlated, random_visits, sorted_by_label
+
+
+def domain(number: int, size: int = 10, classes: int = 3) -> Domain:
+    """A domain whose images tell its number and theirs by their first value."""
+    x = torch.zeros(size, 1, 16, 16)
+    x[:, 0, 0, 0] = (size * number + torch.arange(size)) / 255
+    return Domain("abc"[number], number + 1, Images(x, torch.arange(size) % classes))
+
+
+DOMAINS = [domain(number) for number in range(3)]
+
+
+def marks(stream: Stream) -> list[int]:
+    return [int(value) for batch in stream for value in (255 * batch.x[:, 0, 0, 0]).round()]
+
+
+def shuffled(seed: int, size: int = 10) -> list[int]:
+    return torch.randperm(size, generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def built(name: str, seed: int = 0, batch_size: int = 4, **options: float) -> Stream:
+    return get_protocol(name).stream(StreamParts(DOMAINS, batch_size, seed, times=2, options=options))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_cdc_draws_a_domain_that_has_batches_left_and_then_how_many_it_shows(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    left = {number: [shuffled(seed)[i : i + 4] for i in (0, 4, 8)] for number in range(3)}
+    expected: list[tuple[str, list[int]]] = []
+    while left:
+        number = list(left)[int(torch.randint(len(left), (1,), generator=generator))]
+        for _ in range(1 + int(torch.randint(len(left[number]), (1,), generator=generator))):
+            expected.append(("abc"[number], [10 * number + i for i in left[number].pop(0)]))
+        if not left[number]:
+            del left[number]
+    stream = built("cdc", seed)
+    assert [(b.domain, (255 * b.x[:, 0, 0, 0]).round().int().tolist()) for b in stream] == expected
+    assert sorted(marks(stream)) == list(range(30))
+
+
+def test_domains_of_a_cdc_stream_come_back() -> None:
+    visits = random_visits([domain(number, 40) for number in range(3)], batch_size=2, seed=1).segments
+    assert len(visits) > 3 and {visit.domain for visit in visits} == set("abc")
+
+
+def test_a_sorted_stream_shows_each_domain_class_by_class() -> None:
+    expected = [10 * number + i for number in range(3) for label in range(3) for i in shuffled(5) if i % 3 == label]
+    assert marks(sorted_by_label(DOMAINS, batch_size=7, seed=5)) == expected
+    assert marks(built("wild-sorted", 5)) == expected
+
+
+def naive_chunks(y: list[int], concentration: float, seed: int, least: int) -> list[int]:
+    """The benchmark's deal in plain loops."""
+    generator = torch.Generator().manual_seed(seed)
+    classes = sorted(set(y))
+    while True:
+        chunks: list[list[list[int]]] = [[] for _ in classes]
+        for label in classes:
+            mine = [i for i, found in enumerate(y) if found == label]
+            mine = [mine[i] for i in torch.randperm(len(mine), generator=generator).tolist()]
+            alpha = torch.full((len(classes),), concentration, dtype=torch.float64)
+            draws = torch._standard_gamma(alpha, generator).tolist()
+            sizes = [sum(map(len, chunk)) for chunk in chunks]
+            shares = [draw if size < len(y) / len(classes) else 0.0 for draw, size in zip(draws, sizes, strict=True)]
+            begin, so_far = 0, 0.0
+            for number, share in enumerate(shares):
+                so_far += share / sum(shares)
+                end = len(mine) if number == len(shares) - 1 else int(so_far * len(mine))
+                chunks[number].append(mine[begin:end])
+                begin = end
+        if min(sum(map(len, chunk)) for chunk in chunks) >= least:
+            break
+    order = []
+    for chunk in chunks:
+        for number in torch.randperm(len(classes), generator=generator).tolist():
+            order += chunk[number]
+    return order
+
+
+@pytest.mark.parametrize(("seed", "concentration"), [(0, 0.5), (1, 0.1), (2, 1.0)])
+def test_mixed_correlated_deals_the_classes_of_all_domains_over_chunks(seed: int, concentration: float) -> None:
+    domains = [domain(number, 80, 4) for number in range(3)]
+    stream = mixed_correlated(domains, concentration=concentration, batch_size=50, seed=seed)
+    chosen = [80 * number + i for number in range(3) for i in shuffled(seed, 80)]
+    expected = [chosen[i] for i in naive_chunks([c % 80 % 4 for c in chosen], concentration, seed, least=10)]
+    assert marks(stream) == expected
+    assert {batch.domain for batch in stream} == {"mixed"}
+
+
+def test_mixed_correlated_shows_every_image_once_with_more_clumps_the_smaller_the_concentration() -> None:
+    def changes(concentration: float) -> int:
+        stream = built("mixed-correlated", 3, concentration=concentration)
+        assert sorted(marks(stream)) == list(range(30))
+        y = torch.cat([batch.y for batch in stream])
+        return int((y[1:] != y[:-1]).sum())
+
+    assert changes(0.0) == 2
+    assert changes(0.0) <= changes(0.01) < changes(100.0)
+
+
+@pytest.mark.parametrize("wrong", [-0.1, float("inf"), float("nan"), "1"])
+def test_a_concentration_that_is_none_is_refused(wrong: float) -> None:
+    with pytest.raises(ParameterError, match="'concentration'"):
+        mixed_correlated(DOMAINS, concentration=wrong)
+
+
+def test_recurring_correlated_repeats_one_correlated_round() -> None:
+    once = get_protocol("correlated").stream(StreamParts(DOMAINS, 4, 2))
+    assert marks(built("recurring-correlated", 2)) == 2 * marks(once)
+    other = built("recurring-correlated", 2, concentration=50.0)
+    assert marks(other) != 2 * marks(once) and sorted(marks(other)) == sorted(2 * marks(once))
+
+
+def test_protocols_that_reset_show_the_continual_stream() -> None:
+    expected = [10 * number + i for number in range(3) for i in shuffled(0)]
+    assert marks(built("reset-at-shift")) == marks(built("episodic")) == expected
+    assert marks(built("wild-single", batch_size=1)) == expected
+    assert marks(built("wild-mixed", 4)) == marks(built("mixed", 4))
+
+
+def test_a_stream_knows_the_steps_at_which_its_segments_begin() -> None:
+    stream = built("reset-at-shift")
+    assert stream.shifts == stream.starting_at(4).shifts == {0, 3, 6}
+    assert stream.shifts == {b.index for b in stream if b.index == 0 or b.domain != "abc"[(b.index - 1) // 3]}
+
+
+def test_wild_single_has_batches_of_one() -> None:
+    with pytest.raises(ParameterError, match="batches of 1"):
+        built("wild-single", batch_size=4)
+
+
+def test_options_are_checked_and_complete() -> None:
+    protocol = Protocol("p", lambda parts: None, options={"a": 0.5, "b": 3, "c": "x"})  # type: ignore[arg-type, return-value]
+    assert protocol.with_options({"a": 1}) == {"a": 1.0, "b": 3, "c": "x"}
+    assert protocol.to_json(options={"b": 4})["options"] == {"a": 0.5, "b": 4, "c": "x"}
+    for wrong in ({"d": 1}, {"b": 1.5}, {"b": True}, {"c": 1}, {"a": "x"}):
+        with pytest.raises(ParameterError, match="option"):
+            protocol.with_options(wrong)
+    with pytest.raises(ParameterError, match="It has none"):
+        get_protocol("cdc").with_options({"speed": 1})
+
+
+@pytest.mark.parametrize("name", ["cdc", "mixed-correlated", "wild-sorted", "recurring-correlated"])
+def test_the_same_seed_gives_the_same_stream_and_the_global_generators_are_left_alone(name: str) -> None:
+    before = torch.get_rng_state(), random.getstate()
+    assert marks(built(name, 3)) == marks(built(name, 3)) != marks(built(name, 4))
+    assert torch.equal(torch.get_rng_state(), before[0]) and random.getstate() == before[1]
