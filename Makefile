@@ -4,7 +4,7 @@ INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 ISA_TESTS := tests/test_layout.py tests/test_conformance.py tests/nets/test_train_cifar.py \
   tests/contract/test_contract.py -k "not method_keeps or (not memory_is_flat and (dmse or tent or rmt))"
 
-.PHONY: demo test test-isa test-models test-ray test-serve pythons lowest hostile bench package lint check clean
+.PHONY: demo test test-isa test-models test-ray test-serve pythons lowest hostile bench package docs lint check clean
 
 demo: .venv/.installed
 	$(BIN)/ctta demo
@@ -50,16 +50,21 @@ bench: .venv/.installed
 package: .venv/.installed
 	$(BIN)/python scripts/package.py
 
+# The documentation site in site/: broken links and anchors fail, and so does anything loaded from another host.
+docs: .venv/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	$(BIN)/python scripts/check_site.py site
+
 lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 
-check: test test-isa test-models test-ray test-serve pythons package lint
+check: test test-isa test-models test-ray test-serve pythons package docs lint
 
 clean:
-	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-* site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .venv/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -76,6 +81,10 @@ clean:
 
 .venv/.installed-serve: .venv/.installed
 	$(INSTALL) -e ".[dev,serve-test]"
+	touch $@
+
+.venv/.installed-docs: .venv/.installed
+	$(INSTALL) -e ".[dev,docs]"
 	touch $@
 
 .venv-lowest/.installed: pyproject.toml constraints-lowest.txt
