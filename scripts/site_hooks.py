@@ -19,7 +19,22 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
+_CELL = re.compile(r"<t[dh].*?</t[dh]>", re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\n]*)\]\((?P<path>[^)#\s:]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add the pages of the methods to the navigation, so that a new method needs no list.
+
+    Args:
+        config: The configuration of the site.
+    """
+    (methods,) = (entry["Methods"] for entry in config.nav or [] if "Methods" in entry)
+    for path in sorted(Path(config.docs_dir, "methods").glob("*.md")):
+        if path.name != "README.md":
+            title = re.search(r"^# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+            methods.append({title[1] if title else path.stem: f"methods/{path.name}"})
+    return config
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -36,12 +51,12 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Draw the equations of a page.
+    """Draw the equations of a page, and show a bar in code inside a table as GitHub does: without its backslash.
 
     Args:
         html: The content of the page.
     """
-    return draw_equations(html)
+    return draw_equations(_CELL.sub(lambda cell: cell[0].replace("\\|", "|"), html))
 
 
 def _rewritten(link: re.Match[str], folder: Path, config: MkDocsConfig, files: Files) -> str:

@@ -46,7 +46,8 @@ def draw_equations(page: str) -> str:
 
 @cache
 def _drawing(latex: str, *, display: bool) -> str:
-    text = "$" + " ".join(_NAME.sub(lambda name: _OTHER_NAMES.get(name[0], name[0]), latex).split()) + "$"
+    names = _OTHER_NAMES | ({r"\frac": r"\dfrac"} if display else {})
+    text = "$" + " ".join(_NAME.sub(lambda name: names.get(name[0], name[0]), latex).split()) + "$"
     try:
         outline = TextPath((0, 0), text, prop=_FONT)
         width, height, depth, *_ = MathTextParser("path").parse(text, 72, _FONT)
