@@ -50,9 +50,10 @@ bench: .venv/.installed
 package: .venv/.installed
 	$(BIN)/python scripts/package.py
 
-# The documentation site in site/: broken links and anchors fail, and so does anything loaded from another host.
+# The documentation site in site/: broken links and anchors fail, and so does anything loaded from another host. Not with
+# --quiet, which would turn the strict mode off.
 docs: .venv/.installed-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	$(BIN)/python scripts/check_site.py site
 
 lint: .venv/.installed

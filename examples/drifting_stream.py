@@ -56,8 +56,8 @@ for adapter in (ctta.Source(net), ctta.BN(net), ctta.Tent(net), ctta.DMSE(net)):
 # 4. The error along the stream, over the last four batches.
 figure, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")
 for name, report in reports.items():
-    errors = torch.tensor([step["error"] for step in report.steps])
-    axes.plot(range(4, len(errors) + 1), errors.unfold(0, 4, 1).mean(1), label=name)
+    along = torch.tensor([step["error"] for step in report.steps])
+    axes.plot(range(4, len(along) + 1), along.unfold(0, 4, 1).mean(1), label=name)
 severity = torch.tensor([batch.severity for batch in stream])
 axes.fill_between(range(1, len(severity) + 1), severity * 4, step="mid", color="0.9", label="severity (1 to 5)")
 axes.set(xlabel="batch of 50 images", ylabel="error (%)", ylim=(0, 100))

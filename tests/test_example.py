@@ -44,7 +44,7 @@ def test_compared_methods_give_a_table_pairs_a_refusal_and_a_report(tmp_path: Pa
     assert [line.split()[0] for line in output.splitlines()[1:5]] == ["source", "bn", "tent", "dmse"]
     assert output.count("dmse - bn") == 2
     assert "refused: These runs differ in batch_size: 50" in output
-    assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 @pytest.mark.slow
