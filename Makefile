@@ -12,7 +12,7 @@ demo: .venv/.installed
 # One torch thread per worker: two-thread torch beside a busy neighbour is many times slower. A file stays with one
 # worker, so that its networks are trained and its fixtures made once.
 test: .venv/.installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not docs"
 
 # A short part of the tests with the instructions of older processors: oneDNN then takes other kernels.
 test-isa: .venv/.installed
@@ -36,7 +36,7 @@ pythons: .venv/.installed
 
 # The fast tests with the lowest versions that pyproject.toml allows.
 lowest: .venv-lowest/.installed
-	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not slow"
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not docs and not slow"
 
 # Thousands of damaged files and killed runs: the long forms of tests/hostile; parts by `python -m hostile NAME`.
 hostile: .venv/.installed
@@ -55,6 +55,7 @@ package: .venv/.installed
 docs: .venv/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	$(BIN)/python scripts/check_site.py site
+	$(BIN)/python -m pytest -q -m docs tests/test_built_site.py
 
 lint: .venv/.installed
 	$(BIN)/ruff check .
