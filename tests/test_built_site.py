@@ -12,15 +12,16 @@ import pytest
 SITE = Path(__file__).parents[1] / "site"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
-pytestmark = pytest.mark.docs
-if CHROMIUM is None:
-    pytest.skip("needs Chromium, as Debian's package chromium installs it", allow_module_level=True)
-playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = [
+    pytest.mark.docs,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, as Debian's package chromium installs it"),
+]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright_api.sync_playwright() as playwright:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()

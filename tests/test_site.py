@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import check_site
+import ctta
 import site_hooks
 from docgen.equations import draw_equations
 from docgen.errors import DocsError
 
 DOCS = Path(__file__).parents[1] / "docs"
+
+
+PAGES = sorted(path for path in DOCS.glob("*.md") if path.name != "api.md")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_on_a_page_can_be_parsed_and_names_what_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    for code in blocks:
+        ast.parse("\n".join(line[4:] for line in code.splitlines() if line[:4] == ">>> ") or code)
+    inline = re.findall(r"`(ctta\.[\w.]+)[`(]", text)
+    for name in set(re.findall(r"\bctta((?:\.[A-Za-z_]\w*)+)\b", "\n".join([*blocks, *inline]))):
+        reached: Any = ctta
+        for part in name.strip(".").split("."):
+            if not hasattr(reached, part):
+                importlib.import_module(f"{reached.__name__}.{part}")
+            reached = getattr(reached, part)
 
 
 def written(folder: Path, page: str) -> Path:
