@@ -2,6 +2,8 @@
 
 The network is tiny and is trained here, on handwritten digits, in a few seconds; nothing is downloaded. A pretrained
 one is used in the same way: ViTForImageClassification.from_pretrained("path/to/folder"). Needs the extra `models`.
+An example of how to use it, not a result: network, corruptions and severity were changed once, after a first network
+that had learnt too little.
 
 python examples/vision_transformer.py
 """
