@@ -4,7 +4,7 @@ INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 ISA_TESTS := tests/test_layout.py tests/test_conformance.py tests/nets/test_train_cifar.py \
   tests/contract/test_contract.py -k "not method_keeps or (not memory_is_flat and (dmse or tent or rmt))"
 
-.PHONY: demo test test-isa test-models test-ray test-serve pythons lowest hostile bench package lint check clean
+.PHONY: demo test test-isa test-models test-ray test-serve pythons lowest hostile bench package docs lint check clean
 
 demo: .venv/.installed
 	$(BIN)/ctta demo
@@ -12,7 +12,7 @@ demo: .venv/.installed
 # One torch thread per worker: two-thread torch beside a busy neighbour is many times slower. A file stays with one
 # worker, so that its networks are trained and its fixtures made once.
 test: .venv/.installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not docs"
 
 # A short part of the tests with the instructions of older processors: oneDNN then takes other kernels.
 test-isa: .venv/.installed
@@ -36,7 +36,7 @@ pythons: .venv/.installed
 
 # The fast tests with the lowest versions that pyproject.toml allows.
 lowest: .venv-lowest/.installed
-	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not slow"
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not docs and not slow"
 
 # Thousands of damaged files and killed runs: the long forms of tests/hostile; parts by `python -m hostile NAME`.
 hostile: .venv/.installed
@@ -50,16 +50,23 @@ bench: .venv/.installed
 package: .venv/.installed
 	$(BIN)/python scripts/package.py
 
+# The documentation site in site/: broken links and anchors fail, and so does anything loaded from another host. Not with
+# --quiet, which would turn the strict mode off.
+docs: .venv/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+	$(BIN)/python scripts/check_site.py site
+	$(BIN)/python -m pytest -q -m docs tests/test_built_site.py
+
 lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 
-check: test test-isa test-models test-ray test-serve pythons package lint
+check: test test-isa test-models test-ray test-serve pythons package docs lint
 
 clean:
-	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-* site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .venv/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -76,6 +83,10 @@ clean:
 
 .venv/.installed-serve: .venv/.installed
 	$(INSTALL) -e ".[dev,serve-test]"
+	touch $@
+
+.venv/.installed-docs: .venv/.installed
+	$(INSTALL) -e ".[dev,docs]"
 	touch $@
 
 .venv-lowest/.installed: pyproject.toml constraints-lowest.txt
