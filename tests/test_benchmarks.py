@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import ctta
+from contract.variations import SETTINGS
 from ctta.augment import View
 from ctta.registry import methods
 from reference import flip, net, stream
@@ -186,7 +187,7 @@ def small_model() -> ctta.Classifier:
 @pytest.mark.parametrize("name", sorted(methods()))
 def test_three_hundred_steps_leave_no_tensor_behind(name: str) -> None:
     # RDumb resets among the last steps.
-    options = {"cotta": {"views": 2}, "rdumb": {"reset_every": 250}}.get(name, {})
+    options = {**SETTINGS, "rdumb": {"reset_every": 250}}.get(name, {})
     adapter = methods()[name](small_model(), **options)
     batches = torch.rand(20, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
@@ -194,7 +195,7 @@ def test_three_hundred_steps_leave_no_tensor_behind(name: str) -> None:
         for i in range(count):
             adapter(batches[i % 20])
 
-    # RoTTA learns every 64 images: all of these end right after it has.
+    # Methods that learn from a memory do so every few batches: all of these end right after they have.
     steps(192)
     # The profiler knows the size of what it has seen allocated: let it see the buffers that every step replaces.
     part("memory").live_bytes(lambda: steps(16))

@@ -30,8 +30,9 @@ _LIMITS = replace(LIMITS, batch=64, queue=128, save_every=20, keep=2, learn_shar
 _GROWTH = 30_000_000
 #: Tensors and other objects that come and go, such as those of a snapshot on its way to disk.
 _OBJECTS = 3000
-#: Bytes of tensors that the guard of a young stream does not hold yet: the states that it may return to.
-_TENSORS = 1_000_000
+#: Bytes of tensors that the guards of young streams do not hold yet, the states that they may return to and their
+#: images; how young they are depends on how many batches were learnt.
+_TENSORS = 3_000_000
 
 
 @dataclass(frozen=True)

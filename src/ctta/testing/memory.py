@@ -6,7 +6,7 @@ import gc
 import itertools
 from collections import deque
 from collections.abc import Iterator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -117,9 +117,11 @@ def _tensors(alive: list[Any]) -> list[Tensor]:
 def _bytes(tensors: list[Tensor]) -> int:
     storages = {}
     for tensor in tensors:
-        if tensor.device.type != "meta":
-            storage = tensor.untyped_storage()
-            storages[storage.data_ptr()] = storage.nbytes()
+        # Tensors without memory: on the device "meta", and the fake ones that an export leaves behind.
+        with suppress(RuntimeError):
+            if tensor.device.type != "meta":
+                storage = tensor.untyped_storage()
+                storages[storage.data_ptr()] = storage.nbytes()
     return sum(storages.values())
 
 
