@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from ctta._adapter.answer import finish
 from ctta._system.files import write_atomically
@@ -216,7 +217,7 @@ def _tensor_bytes() -> int:
     gc.collect()
     storages = {}
     for found in gc.get_objects():
-        if issubclass(type(found), Tensor):
+        if type(found) in (Tensor, Parameter):
             storage = found.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()
     return sum(storages.values())
