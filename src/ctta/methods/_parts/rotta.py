@@ -63,6 +63,7 @@ def _make_robust(layer: _BatchNorm, alpha: float) -> None:
     layer.register_buffer("mean", layer.running_mean.clone())
     layer.register_buffer("var", layer.running_var.clone())
     layer.running_mean = layer.running_var = layer.num_batches_tracked = None
+    layer.track_running_stats = False  # or torch expects the counter when a state is loaded
     vars(layer).update(alpha=alpha, updating=False)
     layer.register_forward_pre_hook(_lend)
     layer.register_forward_hook(take_back)
