@@ -1,4 +1,4 @@
-"""How soon a caller has the prediction: time to ask as a share of the whole step, and in plain forward passes."""
+"""Measure how soon a caller gets the prediction: `ask` as a share of the whole step, and in plain forward passes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCH = 64
 
 
 def measure(plan: Plan) -> list[Report]:
-    """Measure the time to the prediction of every method on each network that was asked for."""
+    """Measure the time to prediction of every method on each requested network."""
     return [_shares(_at_batch_64(subject), plan.rounds) for subject in plan.subjects]
 
 

@@ -1,10 +1,10 @@
-"""The guard on streams made to break a model, and on healthy ones: `python -m benchmarks.guard`.
+"""Measure the guard on streams made to break a model, and on healthy ones: `python -m benchmarks.guard`.
 
 A breaking stream starts and ends with good data. In between come images that teach nothing: one class only, noise,
-black frames, sorted labels; or the learning rate is too high all along. The unadapted network under the batch's
-statistics is the measure: by how many points of error is the guarded adapter worse until its first alarm, over any 20
-batches after it, and over the first 20 good batches after the bad ones? On a healthy stream that the adapter gains
-from, an alarm is a false one.
+black frames, sorted labels; or the learning rate is too high throughout. The baseline is the unadapted network with
+batch statistics: by how many points of error is the guarded adapter worse until its first alarm, over any 20 batches
+after it, and over the first 20 good batches after the bad ones? On a healthy stream that the adapter gains from, any
+alarm is a false alarm.
 
 Tasks: "digits"; "cifar10-first" and "cifar10-last", 600 of the first or last 5,000 test images under each corruption in
 batches of 50; "results-first" and "results-last", healthy only, the same images in batches of 200 as in docs/results.
@@ -31,7 +31,7 @@ from ctta.guarded import Guarded
 from ctta.registry import get_method
 
 SPAN = 20
-#: Points that the guarded adapter may be above batch statistics.
+#: Points by which the error of the guarded adapter may exceed that of batch statistics.
 ALLOWED = 2.0
 METHODS = ("tent", "rmt", "dmse")
 TASKS: dict[str, Callable[[Path], Task]] = {
@@ -59,7 +59,7 @@ class Outcome:
     first_good: float | None
 
     def verdict(self) -> str:
-        """Whether the guard did what it is for."""
+        """Whether the guard did its job."""
         if self.trial == "healthy":
             held = not self.alarms or self.guarded > self.batch_statistics
         else:
@@ -77,7 +77,7 @@ class Outcome:
 
 
 def run(task: str, method: str, trial: Trial, source: Classifier, *, rules: str, compare: bool) -> Outcome:
-    """One run.
+    """Run one trial.
 
     Args:
         task: The task's name.
@@ -85,7 +85,7 @@ def run(task: str, method: str, trial: Trial, source: Classifier, *, rules: str,
         trial: The stream.
         source: The network.
         rules: The guard's rules.
-        compare: Whether to run the adapter without its guard as well.
+        compare: Whether to also run the adapter without its guard.
     """
     guarded = Guarded(get_method(method)(copy.deepcopy(source), **trial.options), rules=rules)
     plain = get_method(method)(copy.deepcopy(source), **trial.options) if compare else None
@@ -132,17 +132,17 @@ def _trials(name: str, task: Task, method: str, bad: int) -> Iterator[Trial]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run what was asked for and print one line each."""
+    """Run the requested trials and print one line for each."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.guard", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tasks", nargs="+", default=["digits"], choices=list(TASKS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--only", nargs="+", metavar="TRIAL", help="names of trials, such as 'one class'")
-    parser.add_argument("--bad", type=int, default=500, help="batches that do harm")
+    parser.add_argument("--bad", type=int, default=500, help="number of harmful batches")
     parser.add_argument("--rules", default=DEFAULT_TEXT, help="the guard's rules")
-    parser.add_argument("--unguarded", action="store_true", help="run the adapter without its guard as well")
-    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of cifar10_test.npz and the weights")
+    parser.add_argument("--unguarded", action="store_true", help="also run the adapter without its guard")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="folder with cifar10_test.npz and the weights")
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args(arguments)
     logging.getLogger("ctta").setLevel(logging.ERROR)

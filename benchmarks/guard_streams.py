@@ -21,7 +21,7 @@ from ctta.streams import Images, continual
 Batches = list[tuple[Tensor, Tensor]]
 #: A learning rate at which methods break.
 TOO_HIGH = 0.05
-#: Batches of the good part before and after the bad one, and where the second begins.
+#: Batches of good data before and after the bad part, and the batch of the good data at which the second part begins.
 BEFORE, AFTER, RESUMES = 36, 60, 108
 
 
@@ -60,8 +60,8 @@ def cifar(data: Path, first: int, batch_size: int, images: int) -> Task:
     """CIFAR-10-C at severity 5.
 
     Args:
-        data: The folder of the images and the weights.
-        first: The first of the test images to take.
+        data: The folder with the images and the weights.
+        first: Position of the first test image to take.
         batch_size: Images per batch.
         images: Images per corruption.
     """
@@ -78,7 +78,7 @@ def breaking(task: Task, method: str, bad: int) -> Iterator[Trial]:
     Args:
         task: The good data.
         method: The method.
-        bad: Batches that do harm; sorted labels come once through the good data at most.
+        bad: Number of harmful batches; sorted labels use the good data at most once.
     """
     good, options = task.good, task.settings(method)
     shape, size = good[0][0].shape, len(good[0][0])

@@ -156,7 +156,7 @@ print(times.median("forward").cpu, times.median("dmse").cpu)
 
 
 def _allocator(subject: str, plan: Plan) -> Report:
-    """Time fresh processes in turn, with the default allocator and with one that keeps freed memory."""
+    """Time fresh processes, alternating between the default allocator and one that keeps freed memory."""
     found: dict[str, list[list[float]]] = {"kept": [], "default": []}
     for _ in range(1 if plan.quick else 3):
         for name, runs in found.items():

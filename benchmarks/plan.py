@@ -15,7 +15,7 @@ class Plan:
     """Options of a measurement.
 
     Args:
-        rounds: How often to measure.
+        rounds: Number of measurements.
         quick: Use a tiny network, only to see that the measurement runs.
         networks: Names of networks.
         precisions: Precisions to measure in.

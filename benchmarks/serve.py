@@ -1,11 +1,11 @@
-"""The service under load: `python -m benchmarks.serve`.
+"""Measure the service under load: `python -m benchmarks.serve`.
 
-Clients send requests of 1 to 16 images to one stream. Three variants answer them in one run: "frozen" does not learn,
-"after" replies when the learning is done, "split" replies first. Closed loop: every client waits for its answer before
-it sends the next request. Open loop: requests arrive at random at a share of what "after" can do, whoever waits. Every
-load lasts as long as was asked for, so that the whole takes about ten times that.
-Then the memory that a further stream takes, as a share of the weights: after its first step, and in the long run, when
-its guard holds states to return to.
+Clients send requests of 1 to 16 images to one stream. Three variants serve them in one run: "frozen" does not learn,
+"after" replies after learning, "split" replies before it learns. Closed loop: every client waits for its reply before
+it sends the next request. Open loop: requests arrive at random at a share of the capacity of "after", even if others
+are waiting. Every load lasts for the requested time, so the whole benchmark takes about ten times as long.
+It then measures the memory of an additional stream, as a share of the weights: after its first step, and in the long
+run, when its guard holds states to return to.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ctta.testing.models import bn_cnn
 
 VARIANTS = ("frozen", "after", "split")
 LARGEST = 16
-#: The split's median time to answer as a share of reply-after-learning, at most.
+#: Upper limit of the median latency of "split", as a share of that of "after".
 TARGET = 0.5
 
 
@@ -61,7 +61,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a further stream takes, as a share of the weights."""
+    """Memory of an additional stream, as a share of the weights."""
 
     method: str
     after_one_step: float
@@ -74,7 +74,7 @@ class Bench:
     Args:
         source: The source classifier.
         method: The method's name.
-        seconds: How long requests are sent under every load.
+        seconds: Duration of every load, in seconds.
         clients: Concurrent clients in the closed loop.
     """
 
@@ -85,7 +85,7 @@ class Bench:
         self._clients = clients
 
     def measure(self, shares: tuple[float, ...]) -> Iterator[Load]:
-        """Every variant, closed loop and then open loop at shares of the capacity of "after"."""
+        """Measure every variant, in a closed loop and then in an open loop at shares of the capacity of "after"."""
         capacity = 0.0
         for variant in VARIANTS:
             found = self._closed(variant)
@@ -99,7 +99,7 @@ class Bench:
         if variant == "after":
 
             class After(cls):  # type: ignore[misc]
-                """Learns before it answers."""
+                """Learns before it replies."""
 
                 def adapt(self, x: Tensor) -> Step:
                     return finish(super().adapt(x))
@@ -107,7 +107,7 @@ class Bench:
             cls = After
         service = _service(self._source, cls, "frozen" if variant == "frozen" else "adapt")
         service.submit(Ask("cam", torch.rand(LARGEST, 3, 32, 32))).result()
-        service.snapshot("cam")  # after the first step, in which buffers are made
+        service.snapshot("cam")  # after the first step, which creates buffers
         return service
 
     def _closed(self, variant: str) -> Load:
@@ -144,7 +144,7 @@ class Bench:
             time.sleep(max(0.0, due - time.perf_counter()))
 
             def arrived(_: Future[Reply], sent: float = due) -> None:
-                # From when the request was due: a late sender must not hide that others wait.
+                # Measured from when the request was due: a late sender must not hide waiting time.
                 latencies.append(time.perf_counter() - sent)
                 answered.release()
 
@@ -157,12 +157,12 @@ class Bench:
 
 def memory(source: Classifier, method: str) -> Memory:
     """Measure the third stream of a service."""
-    # A rule that needs states to return to, and never fires on what the streams get.
+    # A rule that needs states to return to, and never fires on the images of these streams.
     guard = parse_rules("skipped > 0.5: rollback")
     service = _service(source, get_method(method), "adapt", guard)
     weights = sum(p.nbytes for p in source.parameters())
     x = torch.rand(LARGEST, 3, 32, 32)
-    # Twice as many batches as the guard waits before it keeps a state, and one more for the good measure.
+    # Twice as many batches as the guard waits before it keeps a state, and one more for good measure.
     long_run = 2 * Guarded.arguments()["keep_every"] + 1
     try:
         for name in ("first", "second"):
@@ -180,7 +180,7 @@ def memory(source: Classifier, method: str) -> Memory:
 
 def _learn(service: Service, stream: str, x: Tensor) -> None:
     service.submit(Ask(stream, x)).result()
-    service.state(stream)  # waits for the learning
+    service.state(stream)  # waits until the stream has learnt
 
 
 def _service(

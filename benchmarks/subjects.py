@@ -40,7 +40,7 @@ class Subject:
         side: Side of the images, in pixels.
         recipe: The dataset whose recipes are used.
         methods: The methods to measure.
-        views: How many views methods take that average over them; None as their recipes say.
+        views: Number of views for methods that average over views; None means as in their recipes.
     """
 
     title: str
@@ -87,7 +87,7 @@ def _large_head() -> Classifier:
     return Classifier(nn.Sequential(*embed, nn.Linear(2048, 1000))).eval()
 
 
-# MEMO learns from every image alone, with 33 passes each: a batch of 200 would take minutes.
+# MEMO adapts to every image separately, with 33 passes each: a batch of 200 would take minutes.
 EVERY, SOME = tuple(name for name in methods() if name != "memo"), ("bn", "tent", "santa", "rmt", "dmse")
 RESNET20 = Subject(
     "ResNet-20, 32 px, batch 200", partial(classifier, "cifar10_resnet20_ctta"), 200, 32, "cifar10-c", EVERY

@@ -15,11 +15,11 @@ from pathlib import Path
 
 #: Attributes by which an element loads something, apart from the href of a <link>.
 _LOADS = {"src", "srcset", "data", "poster", "background"}
-#: Links that say something about the page and load nothing.
+#: Links that describe the page and load nothing.
 _ONLY_SAID = {"canonical", "alternate", "author", "license", "next", "prev", "help", "search"}
 _ELSEWHERE = re.compile(r"\s*(?:https?:)?//", re.IGNORECASE)
 _IN_STYLE = re.compile(r"(?:url\(|@import)\s*['\"]?\s*((?:https?:)?//[^'\")\s]+)", re.IGNORECASE)
-#: Parts of a page for which the theme's script asks another host: GitHub's for a repository, unpkg's for a diagram.
+#: Parts of a page for which the theme's script contacts another host: GitHub's for a repository, unpkg's for a diagram.
 _ASKING = {"data-md-component": {"source"}, "class": {"mermaid"}}
 
 
@@ -32,7 +32,7 @@ class _Page(HTMLParser):
         self._in_style = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Look at the attributes of an element."""
+        """Check the attributes of an element."""
         given = {name: value or "" for name, value in attrs}
         self._in_style = tag == "style"
         loads = [value for name, value in given.items() if name in _LOADS]
@@ -47,7 +47,7 @@ class _Page(HTMLParser):
                 self.found.append(f'<{tag} {name}="{asking.pop()}"> lets the theme ask another host')
 
     def handle_data(self, data: str) -> None:
-        """Look at a style sheet inside the page."""
+        """Check a style sheet inside the page."""
         if self._in_style:
             self.found += [f"<style> loads {address}" for address in _IN_STYLE.findall(data)]
 

@@ -2,7 +2,7 @@
 
 python scripts/compress_steps.py [FOLDER]    default: docs/results
 
-Every steps.jsonl becomes a steps.jsonl.gz, which ctta reads just the same. The same log always gives the same bytes.
+Every steps.jsonl becomes a steps.jsonl.gz, which ctta reads in the same way. The same log always gives the same bytes.
 """
 
 from __future__ import annotations

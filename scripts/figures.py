@@ -1,6 +1,6 @@
-"""Draw the figures of docs/results.md anew from the run records below docs/results.
+"""Redraw the figures of docs/results.md from the run records below docs/results.
 
-python scripts/figures.py                draw every figure whose runs are there
+python scripts/figures.py                draw every figure whose runs exist
 python scripts/figures.py gamma beta     draw the figures of these experiments
 
 The prototypes are drawn from adapted models, which are not published: `ctta reproduce prototypes` draws them.
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def outcomes(name: str, records: Sequence[Record]) -> list[Outcome]:
-    """The outcomes of an experiment with its published runs, of the seeds that it has by default."""
+    """Return the outcomes of an experiment from its published runs with its default seeds."""
     chosen = [record for record in records if str(record.spec.seed) == experiment(name).seeds]
     cells = experiment(name).cells(DATASET)
     return [Outcome(cell, matching(cell, DATASET, MODEL, FIGURES[name], chosen), RESULTS) for cell in cells]

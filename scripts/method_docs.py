@@ -11,7 +11,7 @@ facts                 what it trains, its passes, whether it is source-free, its
 arguments             the method's own arguments, from the signature and the docstring, then the shared options
 recipes               the constructor arguments published per benchmark
 lines Eq. 3           every statement or function tagged with that equation
-code NAME             a function or method; "functional:entropy" is one of another module of the package
+code NAME             a function or method; "functional:entropy" is in another module of the package
 code NAME: a | b      of a function, the statements from the first that contains a to the first that contains b
 choices [MODULE ...]  every "Paper silent" and "Differs from" of the method's file, and of further modules
 index, shared         of README.md: one row per method; the options that methods share
@@ -36,7 +36,7 @@ _REGION = re.compile(r"<!-- generated: (?P<what>.+?) -->\n.*?<!-- end -->", re.D
 
 
 def fresh(path: Path) -> str:
-    """Return the text that a page should have: what is written by hand, with its regions filled.
+    """Return the text that a page should have: the handwritten part, with its regions filled.
 
     Args:
         path: The page.

@@ -1,4 +1,4 @@
-"""Write what is known of the built-in methods, from the files in src/ctta/methods.
+"""Write the facts about the built-in methods, from the files in src/ctta/methods.
 
 src/ctta/methods/__init__.py exports them, and src/ctta/data/methods.json has their facts. A method file exports its
 public adapters, or what its own ``__all__`` names.
@@ -78,7 +78,7 @@ def _is_method(value: object) -> bool:
 
 
 def _order(name: str) -> tuple[int, str]:
-    """As ruff sorts names: constants, then classes, then functions."""
+    """Sort names as ruff does: constants, then classes, then functions."""
     return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
 
 

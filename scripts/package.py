@@ -31,7 +31,7 @@ FAST_TESTS = (
 def main() -> None:
     """Build, check and try the package."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keep", type=Path, help="Folder for the built files; by default they are thrown away.")
+    parser.add_argument("--keep", type=Path, help="Folder for the built files; by default they are deleted.")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ctta-package-") as made:
         folder = Path(made)
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def try_out(wheel: str, folder: Path) -> None:
-    """Install a wheel into a fresh environment, run the demo and the fast tests there, far from the sources.
+    """Install a wheel into a fresh environment, and run the demo and the fast tests there, away from the sources.
 
     Args:
         wheel: The wheel.
@@ -62,7 +62,7 @@ def try_out(wheel: str, folder: Path) -> None:
 
 
 def run(*command: str, cwd: Path | None = None) -> None:
-    """Run a command; if it fails, so does this script.
+    """Run a command; if it fails, this script fails too.
 
     Args:
         command: The program and its arguments.

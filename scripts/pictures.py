@@ -23,14 +23,14 @@ from ctta.report.groups import read_groups
 from ctta.streams.stream import Stream
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-#: Which images of every domain the story shows.
+#: Positions of the images that the story shows of every domain.
 SHOWN = (0, 17)
 
 
 def main() -> None:
     """Draw both pictures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder of ctta demo")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="output folder of ctta demo")
     folder = parser.parse_args().out / "runs"
     stream, entries = prepare_demo(DEFAULT.split(","), images=450, device="cpu")
     records = run_demo(entries, stream, folder)

@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def filled(text: str, records: Sequence[Record]) -> str:
-    """The page with its tables made anew."""
+    """Return the page with its tables filled in."""
 
     def table(found: re.Match[str]) -> str:
         begin, what, end = found.groups()
@@ -56,7 +56,7 @@ def filled(text: str, records: Sequence[Record]) -> str:
 
 
 def lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
-    """A table in Markdown, and below it the commands behind it."""
+    """Return a table in Markdown, followed by the commands that made it."""
     name, dataset, model, images, *how = what
     size = None if images == "all" else int(images)
     pairs = [(cell, matching(cell, dataset, model, size, records)) for cell in experiment(name).cells(dataset)]
@@ -69,7 +69,7 @@ def lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
 
 
 def of_shared_seeds(rows: Sequence[Sequence[Record]]) -> list[list[Record]]:
-    """Rows with the runs whose seed every row has: another seed has other noise in its images."""
+    """Keep only runs whose seed every row has: a different seed means different noise in the images."""
     shared = set.intersection(*({record.spec.seed for record in row} for row in rows))
     return [[record for record in row if record.spec.seed in shared] for row in rows]
 

@@ -1,4 +1,4 @@
-"""What the documentation site does differently from GitHub; mkdocs calls these functions while it builds.
+"""Hooks for what the documentation site does differently from GitHub; mkdocs calls them while it builds.
 
 A page of docs/ links to sources, tests and run records by relative paths, which work on GitHub. They are not part of
 the site, so such a link becomes the address of the file in the repository. A path that does not exist stays as it is,
@@ -24,7 +24,7 @@ _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\n]*)\]\((?P<path>[^)#\s:]+)(?P<anchor
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add the pages of the methods to the navigation, so that a new method needs no list.
+    """Add the pages of the methods to the navigation, so that a new method need not be listed by hand.
 
     Args:
         config: The configuration of the site.

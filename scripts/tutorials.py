@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
 
 
 def is_fresh(name: str) -> bool:
-    """Tell whether a page shows its script as it is now; its output may be that of another machine.
+    """Return whether a page shows its script as it is now; its output may be from another machine.
 
     Args:
         name: The name of the script.
@@ -106,7 +106,7 @@ def write(name: str) -> None:
 
 
 def _in_parts(body: str) -> str:
-    """Split code at its numbered comments; the words of the comment go before the code."""
+    """Split code at its numbered comments; the text of each comment goes before its code."""
     parts: list[str] = []
     for piece in re.split(r"^(?=# \d+\. )", body, flags=re.MULTILINE):
         lines = piece.rstrip().splitlines()
@@ -120,7 +120,7 @@ def _in_parts(body: str) -> str:
 
 
 def _unify_ids(drawing: Path, target: Path) -> None:
-    """Copy a drawing with ids that depend on their order only, not on random numbers."""
+    """Copy a drawing with ids that depend only on their order, not on random numbers."""
     text = re.sub(r" *<dc:date>.*?</dc:date>\n", "", drawing.read_text(encoding="utf-8"), flags=re.DOTALL)
     for number, name in enumerate(dict.fromkeys(re.findall(r'id="([mpC]\w*[0-9a-f]{10})"', text))):
         text = text.replace(name, f"{name[0]}{number}")

@@ -63,7 +63,7 @@ def page() -> str:
 
 
 def _tree(docstring: str) -> str:
-    """Show the tree of exceptions as it is written."""
+    """Show the tree of exceptions as written."""
     return "```\n" + docstring.partition("\n\n")[2].strip() + "\n```"
 
 
@@ -74,7 +74,7 @@ def _entry(value: object) -> Iterator[str]:
             yield fenced(_class_signature(value))
         yield from _text(parse(value.__doc__))
         for name, function in methods_of(value):
-            source = source_of(function.__module__)  # a private part of the class may define it
+            source = source_of(function.__module__)  # a private base class may define it
             yield f"#### {value.__name__}.{name}"
             yield fenced(_signature(source, source.function(function.__qualname__)))
             yield from _text(parse(function.__doc__))
@@ -111,7 +111,7 @@ def _class_signature(cls: type) -> str:
 
 
 def _signature(source: Source, node: ast.FunctionDef) -> str:
-    """Return a signature as it is written, without ``def`` and ``self``."""
+    """Return a signature as written, without ``def`` and ``self``."""
     lines = source.lines[node.lineno - 1 : node.body[0].lineno - 1]
     text = inspect.cleandoc("\n".join(re.sub(r"\s+# .*", "", line) for line in lines))
     text = text.removeprefix("def ").rstrip().removesuffix(":")

@@ -15,7 +15,7 @@ _SENTENCE = re.compile(r"(?:Paper silent|Differs from)[^.]*\.(?!\w)")
 
 
 def choices(source: Source) -> Iterator[str]:
-    """Give every marked choice of a module as an item of a list, with the statement that it explains.
+    """Yield every marked choice of a module as a list item, with the statement that it explains.
 
     Args:
         source: The module.
@@ -38,7 +38,7 @@ def choices(source: Source) -> Iterator[str]:
 
 
 def _last_line(source: Source, line: int) -> int:
-    """Find the end of a comment; one behind a statement has a single line."""
+    """Find the end of a comment; a comment after a statement has a single line."""
 
     def stands_alone(at: int) -> bool:
         return at in source.comments and source.lines[at - 1].lstrip().startswith("#")

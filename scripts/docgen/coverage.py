@@ -14,7 +14,7 @@ from typing_extensions import is_typeddict
 from ctta.errors import MissingExtra
 from docgen.docstrings import parse
 
-#: Packages whose own modules are checked; commands explain their arguments by their --help.
+#: Packages whose own modules are checked; commands explain their arguments in their --help.
 PACKAGES = (
     "ctta",
     "ctta._adapter",
@@ -45,7 +45,7 @@ def undocumented() -> list[str]:
 
 
 def modules_of(package: str) -> Iterator[ModuleType]:
-    """Import the public modules of a package, without its subpackages and what needs an extra that is not installed.
+    """Import the public modules of a package, except subpackages and modules that need an extra that is not installed.
 
     Args:
         package: The name of the package.
@@ -60,7 +60,7 @@ def modules_of(package: str) -> Iterator[ModuleType]:
 
 
 def public(module: ModuleType) -> Iterator[tuple[str, object]]:
-    """Give the public classes and functions that a module defines, in the order of their definition.
+    """Yield the public classes and functions that a module defines, in the order of their definition.
 
     Args:
         module: The module.
@@ -73,9 +73,9 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
 
 
 def methods_of(cls: type) -> Iterator[tuple[str, Callable[..., object]]]:
-    """Give the public methods that a class defines and that no class above it in ctta has explained.
+    """Yield the public methods that a class defines and that no base class in ctta documents.
 
-    The private classes that it is built from, such as the parts of `Adapter`, belong to it.
+    Its private base classes, such as the parts of `Adapter`, count as part of it.
 
     Args:
         cls: The class.
@@ -99,7 +99,7 @@ def _missing(module: ModuleType) -> Iterator[str]:
         if inspect.isfunction(value):
             yield from _of(f"{module.__name__}.{name}", value, value.__doc__)
         elif inspect.isclass(value) and not is_typeddict(value):
-            # typing writes the constructor of a Protocol, which nobody calls.
+            # typing generates the constructor of a Protocol, which is never called.
             if "__init__" in vars(value) and not getattr(value, "_is_protocol", False):
                 yield from _of(f"{module.__name__}.{name}", value.__init__, value.__doc__)
             for method, function in methods_of(value):

@@ -17,7 +17,7 @@ class Docstring:
     Args:
         paragraphs: The text before the first section, each paragraph on one line.
         entries: For each of the sections Args, Attributes and Raises, the text of every name.
-        texts: Every other section as it is written, without its indentation.
+        texts: Every other section as written, without its indentation.
     """
 
     paragraphs: list[str]

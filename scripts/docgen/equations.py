@@ -14,7 +14,7 @@ from matplotlib.textpath import TextPath
 
 from docgen.errors import DocsError
 
-#: What matplotlib's subset of LaTeX calls something else.
+#: LaTeX commands that have another name in matplotlib's subset.
 _OTHER_NAMES = {
     r"\lVert": r"\Vert",
     r"\rVert": r"\Vert",
@@ -36,7 +36,7 @@ _COMMANDS = {Outline.MOVETO: "M", Outline.LINETO: "L", Outline.CURVE3: "Q", Outl
 
 
 def draw_equations(page: str) -> str:
-    """Replace the equations of a page, as pymdownx.arithmatex marks them, by drawings.
+    """Replace the equations of a page, as marked by pymdownx.arithmatex, with drawings.
 
     Args:
         page: The HTML of the page.

@@ -1,5 +1,5 @@
-"""The error of this package."""
+"""The exception of this package."""
 
 
 class DocsError(Exception):
-    """A page asks for something that the code does not have."""
+    """A page refers to something that the code does not have."""

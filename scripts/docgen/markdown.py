@@ -10,11 +10,11 @@ _PAGE = re.compile(r"\bdocs/(\w+\.md)\b")
 
 
 def prose(text: str, *, docs: str = "..") -> str:
-    """Turn the words of a docstring or comment into markdown.
+    """Convert the text of a docstring or comment to markdown.
 
     Args:
-        text: The words, with names in single or double backticks.
-        docs: The way from the page to the folder docs, for links to its pages.
+        text: The text, with names in single or double backticks.
+        docs: The relative path from the page to the folder docs, for links to its pages.
     """
     pieces = re.split(r"(`[^`]*`)", text.replace("``", "`"))
     plain = (

@@ -39,7 +39,7 @@ class Page:
         """Return the content of a region.
 
         Args:
-            what: The kind of the region and what belongs to it, such as "lines Eq. 3".
+            what: The kind of the region and its argument, such as "lines Eq. 3".
         """
         kind, _, rest = what.partition(" ")
         plain: dict[str, Callable[[], str]] = {
@@ -62,7 +62,7 @@ class Page:
         return "\n\n".join([f"# {self.cls.__name__}", *map(prose, paragraphs)])
 
     def about(self) -> str:
-        """Return what the class says of itself."""
+        """Return the description in the class docstring."""
         return "\n\n".join(map(prose, parse(self.cls.__doc__).paragraphs))
 
     def facts(self) -> str:
@@ -94,7 +94,7 @@ class Page:
 
     @property
     def source_free(self) -> str:
-        """Whether source data is needed, and the arguments that bring it in."""
+        """Whether source data is needed, and the arguments that supply it."""
         assigned = re.search(r"self\.source_free = (.+)", inspect.getsource(self.cls.__init__))
         given = re.findall(r"(\w+) is None", assigned[1]) if assigned else []
         unless = " or ".join(f"`{name}`" for name in given)
@@ -102,7 +102,7 @@ class Page:
 
     @property
     def smallest_batch(self) -> str:
-        """The fewest images of a step."""
+        """The smallest number of images per step."""
         smallest = self.cls(_Probe()).smallest_batch
         return f"{smallest} with batch norm, 1 without" if smallest > 1 else "1"
 
@@ -141,7 +141,7 @@ class Page:
         return table(["benchmark", *(f"`{c}`" for c in columns)], rows) + "\n\n" + use
 
     def tagged(self, tag: str) -> str:
-        """Return the statements with a tag in their comment, and functions with it in their docstring alone.
+        """Return the statements with a tag in their comment, and functions with it only in their docstring.
 
         Args:
             tag: Equations, such as "Eq. 3".
@@ -164,7 +164,7 @@ class Page:
         """Return a function, or some of its statements.
 
         Args:
-            what: The name of the function; behind ": " a part of the first statement and, behind " | ", of the last.
+            what: The name of the function; after ": " a part of the first statement and, after " | ", of the last.
         """
         name, _, span = what.partition(": ")
         source, name = self._find(name)
@@ -180,7 +180,7 @@ class Page:
         """Return the choices marked in the method's files.
 
         Args:
-            further: Names of other modules to include, separated by blanks.
+            further: Names of other modules to include, separated by spaces.
         """
         parts = [name for name in (f"ctta.methods._{self.name}_parts",) if find_spec(name)]
         modules = [self.cls.__module__, *parts, *further.split()]
@@ -198,7 +198,7 @@ class Page:
 
 
 def keyword_only(function: ast.FunctionDef) -> Iterator[tuple[ast.arg, ast.expr]]:
-    """Give the keyword-only arguments of a function with their defaults.
+    """Yield the keyword-only arguments of a function with their defaults.
 
     Args:
         function: The function.

@@ -54,7 +54,7 @@ class Source:
         return textwrap.dedent("\n".join(lines))
 
     def functions(self) -> Iterator[tuple[str, ast.FunctionDef]]:
-        """Give every function and method with its name in the module."""
+        """Yield every function and method with its name in the module."""
         for node in self.tree.body:
             if isinstance(node, ast.FunctionDef):
                 yield node.name, node
@@ -73,7 +73,7 @@ class Source:
         raise DocsError(f"{self.name} has no function {name!r}")
 
     def function_at(self, line: int) -> str | None:
-        """Return the name of the function around a line, or None.
+        """Return the name of the function that contains a line, or None.
 
         Args:
             line: The line, counted from 1.
@@ -84,7 +84,7 @@ class Source:
         return None
 
     def statement_at(self, line: int) -> ast.stmt | None:
-        """Return the smallest statement on a line; for a line of comment, the next one.
+        """Return the smallest statement on a line; for a comment line, the next statement.
 
         Args:
             line: The line, counted from 1.
@@ -125,7 +125,7 @@ def source_of(name: str) -> Source:
 
 
 def first_line(node: ast.AST) -> int:
-    """Return the line on which a node begins, with its decorators.
+    """Return the line on which a node begins, including its decorators.
 
     Args:
         node: The node.
@@ -135,7 +135,7 @@ def first_line(node: ast.AST) -> int:
 
 
 def equations(text: str) -> set[int]:
-    """Find the numbers of the equations that a comment or docstring names: "Eqs. 3 to 5" are three.
+    """Find the numbers of the equations that a comment or docstring names: "Eqs. 3 to 5" names three.
 
     Args:
         text: The comment or docstring.

@@ -23,7 +23,7 @@ MUST_MATCH = (
 
 
 def comparable_key(spec: RunSpec) -> str:
-    """A text that is equal for two specifications if and only if their numbers can be compared.
+    """Return a key that is equal for two specifications if and only if their numbers can be compared.
 
     Args:
         spec: The specification of a run.
@@ -32,20 +32,20 @@ def comparable_key(spec: RunSpec) -> str:
 
 
 def comparable(spec: RunSpec, field: str) -> object:
-    """A field of a specification, without what may differ between repetitions.
+    """Return a field of a specification, without the parts that may differ between repetitions.
 
     Args:
         spec: The specification of a run.
         field: One of `MUST_MATCH`.
     """
     if field == "data":
-        # Another seed draws other noise on the same images: that is a repetition, not another benchmark.
+        # A different seed draws different noise on the same images: that is a repetition, not another benchmark.
         return {k: v for k, v in spec.data.items() if k != "corruption_seed"}
     if field == "model":
         # The file of the user's own model may also hold a method; the weights show whether the model is the same.
         return {k: v for k, v in spec.model.items() if k != "code"}
     if field == "protocol":
-        # Another seed takes another path through the corruptions.
+        # A different seed takes a different path through the corruptions.
         return {k: v for k, v in spec.protocol.items() if k != "path"}
     if field == "corruptions":
         protocol = protocol_of(spec.protocol)
@@ -83,7 +83,7 @@ def _distinct(values: Sequence[object]) -> int:
 
 
 def _abbreviated(field: str, values: Sequence[object]) -> list[dict[str, str]]:
-    """The values of a field in short, each under the field's name or, in an object, under those of its entries."""
+    """Abbreviate the values of a field; the keys are its name or, if it is an object, the names of its entries."""
     objects = [value for value in values if isinstance(value, Mapping)]
     if len(objects) == len(values):
         entries = _distinguishing(objects)
@@ -93,7 +93,7 @@ def _abbreviated(field: str, values: Sequence[object]) -> list[dict[str, str]]:
         ]
     lists = [value for value in values if isinstance(value, list)]
     if len(lists) == len(values):
-        # As many of the first names as distinguish lists of equal length.
+        # For lists of equal length, only as many leading names as are needed to tell them apart.
         for names in range(max(map(len, lists)) + 1):
             texts = [f"{len(v)}: {'+'.join(map(str, v[:names]))}…" if names else str(len(v)) for v in lists]
             if _distinct(texts) == _distinct(lists):
@@ -103,7 +103,7 @@ def _abbreviated(field: str, values: Sequence[object]) -> list[dict[str, str]]:
 
 
 def _distinguishing(values: Sequence[Mapping[str, object]]) -> list[str]:
-    """Entries that distinguish objects: the name before all others, and digests only if nothing else does."""
+    """Return the entries that distinguish objects: preferably the name, and digests only if nothing else differs."""
     chosen: list[str] = []
     for entry in sorted({e for value in values for e in value}, key=lambda e: (e != "name", e == "digest", e)):
         before, after = ([[value.get(e) for e in some] for value in values] for some in (chosen, [*chosen, entry]))
@@ -113,7 +113,7 @@ def _distinguishing(values: Sequence[Mapping[str, object]]) -> list[str]:
 
 
 def _short(value: object, none: str) -> str:
-    """A value of a specification in short."""
+    """Abbreviate a value of a specification."""
     if isinstance(value, list):
         return "+".join(_short(inner, none) for inner in value)
     text = f"{value:g}" if isinstance(value, float) else none if value is None else str(value)

@@ -1,4 +1,4 @@
-"""Records in one table: comparable runs only, the seeds of one setting as mean and spread."""
+"""Build a table from records: comparable runs only, with the mean and spread over seeds."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ctta.bench.spec import RunSpec
 from ctta.errors import UnlikeRuns
 from ctta.method_table import AFTER, AFTER_NOTE, after_mark
 
-#: What tables say of runs whose protocol resets the adapter.
+#: Notes in tables about runs whose protocol resets the adapter.
 RESET_NOTES = {
     "shift": "reset at every shift: the method is told where a domain begins",
     "batch": "reset before every batch: the method remembers nothing of the stream",
 }
 
-#: Printed for the error of a domain that a row does not have.
+#: Printed in place of the error of a domain that a row lacks.
 NONE = "–"
 
 
@@ -53,7 +53,7 @@ class Row:
 
     @property
     def peak_memory(self) -> float | None:
-        """Mean peak memory of the runs in bytes; None if it is unknown for one of them."""
+        """Mean peak memory of the runs in bytes; None if it is unknown for any of them."""
         sizes = [record.peak_memory for record in self.records]
         known = [size for size in sizes if size is not None]
         return statistics.fmean(known) if len(known) == len(sizes) else None
@@ -73,7 +73,7 @@ class Row:
 
 
 def rows(records: Sequence[Record], *, force: bool = False) -> list[Row]:
-    """Make a row per method and settings.
+    """Build one row for each combination of method and settings.
 
     Args:
         records: The records.
@@ -119,7 +119,7 @@ def differences(records: Sequence[Record]) -> dict[str, list[str]]:
 
 
 def unlike_seeds(table: Sequence[Row]) -> list[str]:
-    """The sets of seeds that rows are means over, each with a row that has it; empty if there is only one set.
+    """The sets of seeds that rows are averaged over, each with an example row; empty if all rows share one set.
 
     Args:
         table: The rows of a table.
@@ -131,7 +131,7 @@ def unlike_seeds(table: Sequence[Row]) -> list[str]:
 
 
 def other_versions(records: Sequence[Record]) -> list[str]:
-    """The other major versions of ctta or torch that wrote records, each with a row that it wrote.
+    """The other major versions of ctta or torch that wrote some of the records, each with an example row.
 
     Args:
         records: The records.
@@ -212,7 +212,7 @@ def write_table(
     """Write the cells of a table in one of four forms.
 
     Args:
-        lines: The head and the lines below it, as plain text that is escaped for the form.
+        lines: The header and the lines below it, as plain text; they are escaped for the form.
         form: "text", "markdown", "latex" or "csv".
         marked: Line and column of cells to mark: bold, or a star in plain text, or nothing in CSV.
         notes: Written below the table, except in CSV.
@@ -231,7 +231,7 @@ def write_table(
 
 
 def notes(table: Sequence[Row]) -> list[str]:
-    """Return what a reader of a table must know: methods that see the batch first, and runs that know the boundaries.
+    """Return the notes for a table: methods that see the batch before they predict, and runs that know the boundaries.
 
     Args:
         table: The rows.
@@ -242,7 +242,7 @@ def notes(table: Sequence[Row]) -> list[str]:
 
 
 def any_after(table: Sequence[Row]) -> bool:
-    """Tell whether a row is of a method that predicts after using the batch.
+    """Return whether any row has a method that predicts after using the batch.
 
     Args:
         table: The rows.
@@ -251,7 +251,7 @@ def any_after(table: Sequence[Row]) -> bool:
 
 
 def _lowest(body: Sequence[Sequence[str]], columns: int) -> set[tuple[int, int]]:
-    """The line and column of every lowest error; lines count from 1, below the head. One row has none."""
+    """Return the line and column of each lowest error; lines count from 1, below the header. One row has none."""
     if len(body) < 2:
         return set()
     best = {j: min(_value(line[j]) for line in body) for j in range(1, columns + 1)}

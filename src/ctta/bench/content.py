@@ -14,11 +14,11 @@ from ctta.datasets.domain import Domain, Labelled
 from ctta.datasets.pictures import Pictures
 from ctta.errors import BadData
 
-_CHUNK = 1 << 26  # bytes hashed together
+_CHUNK = 1 << 26  # bytes hashed at a time
 
 
 def digest_of(images: Images, file: Path | None = None) -> str:
-    """Identify labelled images by their content, whatever file they are in.
+    """Identify labelled images by their content, regardless of the file they are in.
 
     Args:
         images: The images.
@@ -33,7 +33,7 @@ def digest_of_domains(domains: Sequence[Domain]) -> str:
     """Return a digest of the names, severities, labels and images of domains, in their order.
 
     Args:
-        domains: The domains; another order gives another digest.
+        domains: The domains; a different order gives a different digest.
     """
     whole = hashlib.sha256()
     for domain in domains:
@@ -57,13 +57,13 @@ def _content(domain: Domain) -> str:
 
 
 def _digest(images: Labelled) -> str:
-    """The SHA-256 of pixels (N, C, H, W) and labels, a part of the images at a time."""
+    """The SHA-256 of pixels (N, C, H, W) and labels, computed in chunks."""
     first = images.take(slice(0, 1)).x
     sha = hashlib.sha256()
     _, channels, height, width = first.shape
     if first.dtype != torch.uint8 or channels != 3 or height != width:
-        # The bytes alone could be 3 x 16 x 64 or 3 x 32 x 32 pixels. Square colour images, which all published
-        # records have, are identified by their bytes only.
+        # The same bytes could be 3 x 16 x 64 or 3 x 32 x 32 pixels. Square colour images, as in all published records,
+        # are identified by their bytes only.
         sha.update(f"{first.dtype} {len(images)} {channels} {height} {width}\n".encode())
     count = max(1, _CHUNK // max(1, first.numel() * first.element_size()))
     for begin in range(0, len(images), count):

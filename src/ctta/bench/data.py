@@ -1,4 +1,4 @@
-"""Open the data of a run: its domains, and the facts that a record keeps of them."""
+"""Open the data of a run: its domains, and the facts about them that a record keeps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ctta.errors import BadData, MissingData, ParameterError
 
 __all__ = ["Facts", "Opened", "open_data", "open_domains", "read_images"]
 
-#: What identifies the data of a run, as its specification holds it.
+#: Facts that identify the data of a run, as stored in its specification.
 Facts = dict[str, str | int]
 
 
@@ -30,10 +30,10 @@ class Opened:
 
     Args:
         domains: The domains, in order.
-        facts: Name, origin and digest, as the specification of the run holds them.
+        facts: Name, origin and digest, as stored in the specification of the run.
         clean: The images before corruption, if they are available.
-        classes: The number of classes; None if it is known from the labels only.
-        model_classes: The model's classes that the labels count, if they are only some of them.
+        classes: The number of classes; None if it can only be inferred from the labels.
+        model_classes: The model's classes that the labels index, if the data has only some of them.
     """
 
     domains: tuple[Domain, ...]
@@ -48,8 +48,8 @@ def open_data(dataset: Dataset, wanted: Wanted, *, keep: bool = False) -> Opened
 
     Args:
         dataset: The dataset.
-        wanted: The part.
-        keep: Hold generated images in memory, for several runs side by side.
+        wanted: The part to open.
+        keep: Whether to keep generated images in memory, for several concurrent runs.
 
     Raises:
         ParameterError: If the dataset cannot provide it.
@@ -96,7 +96,7 @@ def open_domains(
     keep: bool = False,
     image_list: Path | None = None,
 ) -> tuple[list[Domain], Facts]:
-    """Open the domains of a dataset by name, with the facts of its data.
+    """Open the domains of a dataset by name, and return them with the facts that identify its data.
 
     Args:
         name: A name for `ctta.datasets.get_dataset`.
@@ -105,7 +105,7 @@ def open_domains(
         corruptions: The corruptions or domains, in order; None means the dataset's default.
         severities: The severities of each.
         seed: Seed of generated corruptions.
-        keep: Hold generated images in memory.
+        keep: Whether to keep generated images in memory.
         image_list: A text file that lists the images of ImageNet-C to use.
     """
     wanted = Wanted(

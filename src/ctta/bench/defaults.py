@@ -20,16 +20,16 @@ def recipe(cls: type[Adapter], data: str) -> dict[str, object]:
 
     Args:
         cls: The method.
-        data: Name of the dataset; an unknown one sets nothing.
+        data: Name of the dataset; an unknown one has no recipe.
     """
     return _on(cls.recipes, cls.__name__.lower(), data)
 
 
 def recipe_named(method: str, data: str) -> dict[str, object]:
-    """The same by the name of a method, without importing torch for the built-in ones.
+    """Like `recipe`, but takes the name of a method, and does not import torch for built-in ones.
 
     Args:
-        method: Name of the method, as in a record; an unknown one sets nothing.
+        method: Name of the method, as in a record; an unknown one has no recipe.
         data: Name of the dataset.
     """
     if method in built_in():

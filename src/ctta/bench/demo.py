@@ -83,8 +83,8 @@ def run_demo(
     """Run every method through the same stream, in as many threads as there are cores. Finished runs are reused.
 
     Args:
-        entries: The methods that `prepare_demo` gives.
-        stream: The stream that it gives.
+        entries: The methods returned by `prepare_demo`.
+        stream: The stream returned by `prepare_demo`.
         folder: Folder of the runs.
         command: The command line for the records.
         progress: Shows the progress.
@@ -92,7 +92,7 @@ def run_demo(
     Returns:
         The records, in the order of the entries.
     """
-    # The longest first, so that none is left to run alone at the end.
+    # Start the longest runs first, so that none of them is left to run alone at the end.
     longest = sorted(entries, key=lambda entry: step_cost(entry[1]), reverse=True)
     runs = [_run(spec, adapter, stream, command) for spec, adapter in longest]
     # No run is long enough to need a checkpoint.

@@ -22,7 +22,7 @@ from ctta.bench.unfinished import lock_file, remember_threads
 from ctta.errors import BadData, MissingData
 from ctta.version import __version__
 
-#: The step log that a run writes; published runs have it compressed.
+#: The step log that a run writes; in published runs it is compressed.
 STEPS = "steps.jsonl"
 _RECORD = "record.json"
 _COMPRESSED = f"{STEPS}.gz"
@@ -40,7 +40,7 @@ class RunFolder:
 
     A finished run has its record and step log, and its adapted model if that was kept. An unfinished run also
     has a lock, the number of threads it computes with, and its last checkpoints; a file that is being written has a
-    temporary name beside it.
+    temporary name in the same folder.
 
     Args:
         path: The folder, named after the address of the run. It need not exist.
@@ -80,7 +80,7 @@ class RunFolder:
 
     @property
     def sibling(self) -> RunFolder:
-        """A folder beside this one, to repeat a finished run in."""
+        """A folder next to this one, in which to repeat a finished run."""
         return RunFolder(self.path.with_name(f"{self.path.name}.again"))
 
     def create(self) -> None:
@@ -95,7 +95,7 @@ class RunFolder:
         """Read the record.
 
         Raises:
-            BadData: There is no record, it has another format, or it was changed since it was written.
+            BadData: There is no record, it has a different format, or it was changed after it was written.
         """
         return read_record(self.record_file)
 
@@ -108,7 +108,7 @@ class RunFolder:
         content = record.to_json()
         if content["format"] == FORMAT:
             content[DIGEST] = digest_of(content)
-        # Lone surrogates, from names that are not UTF-8, become the escapes that JSON has for them.
+        # Lone surrogates, from names that are not UTF-8, are written as JSON escapes.
         text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
         write_atomically(self.record_file, text.encode("utf-8", "backslashreplace"))
 
@@ -163,7 +163,7 @@ class RunFolder:
         return next((path for path in (self.steps_file, self.compressed_steps_file) if path.is_file()), None)
 
     def first_steps(self, count: int) -> list[StepFacts]:
-        """Read the first steps of the log; what comes after them may be damaged.
+        """Read the first steps of the log; anything after them may be damaged.
 
         Args:
             count: How many steps to read.
@@ -181,7 +181,7 @@ class RunFolder:
         return steps
 
     def keep_steps(self, steps: Sequence[StepFacts]) -> None:
-        """Leave only these steps in the log: later ones are repeated, and lines of older versions get their check.
+        """Rewrite the log with only these steps; later ones are computed again, and lines of old versions get a check.
 
         Args:
             steps: The steps before the checkpoint that the run resumes from.
@@ -202,10 +202,10 @@ class RunFolder:
             done: Number of steps before the checkpoint.
             log: The step log, open for writing.
         """
-        # The log first: a checkpoint must never be ahead of the steps it belongs to.
+        # Write the log first: a checkpoint must never be ahead of the steps it belongs to.
         sync(log)
         save(self.path / f"step-{done:08d}.ctta")
-        # The previous one stays, in case this one is damaged.
+        # Keep the previous checkpoint, in case this one is damaged.
         for path in self.checkpoints()[:-_CHECKPOINTS_KEPT]:
             path.unlink()
 
@@ -215,19 +215,19 @@ class RunFolder:
             path.unlink()
 
     def lock(self) -> AbstractContextManager[None]:
-        """Hold the folder.
+        """Lock the folder.
 
         Raises:
-            ConcurrentUse: Another process holds it.
+            ConcurrentUse: Another process holds the lock.
         """
         return lock_file(self.path / _LOCK)
 
     def threads(self, now: int) -> AbstractContextManager[int]:
-        """The number of threads to compute with: the one before an interruption, because another one may change the
-        last bits of sums. It is forgotten when the run has ended.
+        """The number of threads to compute with. A resumed run uses the same number as before, because a different one
+        may change the last bits of sums. It is deleted when the run has ended.
 
         Args:
-            now: The number for a run that starts.
+            now: The number to use for a new run.
 
         Raises:
             BadData: The number is damaged.
@@ -242,7 +242,7 @@ def read_record(path: Path) -> Record:
         path: Its file, or the folder of the run.
 
     Raises:
-        BadData: It is not a record, has another format, or was changed since it was written.
+        BadData: It is not a record, has a different format, or was changed after it was written.
     """
     file = RunFolder(path).record_file if path.is_dir() else path
     entries = read_json(file)
@@ -296,7 +296,7 @@ def runs_with_steps(folders: Iterable[Path]) -> dict[str, RunFolder]:
 
 
 def steps_before(checkpoint: Path) -> int:
-    """The number of steps that a checkpoint has behind it.
+    """The number of steps before a checkpoint.
 
     Args:
         checkpoint: A file of `RunFolder.checkpoints`.
@@ -305,7 +305,7 @@ def steps_before(checkpoint: Path) -> int:
 
 
 def sync(file: TextIO) -> None:
-    """Write a file through to the disk.
+    """Flush a file to disk.
 
     Args:
         file: A file open for writing.

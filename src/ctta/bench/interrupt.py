@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as requests to stop at the next convenient moment."""
+"""Treat Ctrl-C and SIGTERM as requests to stop at the next safe point."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def stop_requests() -> Iterator[list[int]]:
-    """Give a list that receives the number of every stop signal.
+    """Yield a list to which the number of every stop signal is appended.
 
-    A run looks at it between two steps, so that it can save a checkpoint first. A second Ctrl-C stops at once; SIGTERM
-    never does, because ending a group of processes may send it several times. Python handles signals in the main
-    thread only: in others the list stays empty.
+    A run checks it between steps, so that it can save a checkpoint first. A second Ctrl-C stops at once; SIGTERM never
+    does, because ending a group of processes may send it several times. Python handles signals in the main thread only:
+    in other threads the list stays empty.
     """
     requests: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -26,7 +26,7 @@ def stop_requests() -> Iterator[list[int]]:
             raise KeyboardInterrupt
         requests.append(number)
 
-    # A shell starts background jobs with Ctrl-C ignored: it stays so.
+    # Shells start background jobs with Ctrl-C ignored; keep it ignored.
     wanted = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
     handlers = {number: signal.signal(number, request) for number in wanted}
     try:

@@ -1,4 +1,4 @@
-"""Jobs: what to run, and how. They are plain values, so that any process can take one."""
+"""Jobs: what to run, and how. They are plain values, so that any process can run one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Inputs", "Job", "Procedure", "RunOptions", "Workload", "do", "execut
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run: what is kept and shown of a run, and where it computes.
+    """How to run a job: what to keep and show, and on which device to compute.
 
     Args:
         keep: Whether to keep the adapted model.
@@ -97,7 +97,7 @@ def execute(job: Job, folder: Path, *, save_every: float = 30.0, progress: RunSt
     work, options = job.work, job.options
     if options.tensorboard is not None:
         require_tensorboard()
-    method_arguments(work)  # a wrong setting is refused before anything large is read
+    method_arguments(work)  # refuse invalid settings before anything large is read
     device = choose_device(options.device)
     dataset = get_dataset(work.inputs.stream)
     loaded = load_model(work.inputs.model, work.inputs.weights, classes=dataset.classes)
@@ -120,11 +120,11 @@ def execute(job: Job, folder: Path, *, save_every: float = 30.0, progress: RunSt
 
 
 def measure_source(job: Job, progress: Callable[[str, int, int], None] | None = None) -> None:
-    """Measure what the protocol of a job wants to know of the source model, so that the run finds it in the cache.
+    """Measure the source model as the protocol of a job requires, so that the run finds the results in the cache.
 
     Args:
         job: The job.
-        progress: Called with the name of a part, the images done and their total.
+        progress: Called with the name of the current part, the number of images done and the total.
     """
     inputs = job.work.inputs
     dataset = get_dataset(inputs.stream)

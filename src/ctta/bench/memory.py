@@ -1,4 +1,4 @@
-"""The memory that a run takes."""
+"""Measure the memory of a run."""
 
 from __future__ import annotations
 

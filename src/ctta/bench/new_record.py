@@ -34,10 +34,10 @@ def new_record(
     peak_memory: int | None = None,
     complete: bool = True,
 ) -> Record:
-    """The record of a run that has ended, or of what it has done so far.
+    """Build the record of a finished run, or of what an unfinished one has done so far.
 
     Args:
-        spec: What the run is.
+        spec: Specification of the run.
         adapter: The method, after the last of the steps.
         steps: What each step logged.
         rounds: The error of each round, if the stream repeats.
@@ -73,7 +73,7 @@ def new_record(
         complete=complete,
         rounds=None if rounds is None else tuple(rounds),
     )
-    # Plain JSON values, so that the record is equal to the one that is read from its file later.
+    # Convert to plain JSON values, so that the record equals the one that is later read from its file.
     return Record.from_json(record.to_json())
 
 
@@ -81,7 +81,7 @@ def environment(device: str) -> dict[str, object]:
     """Versions, threads, device and processor.
 
     Args:
-        device: Name of the device that the run computed on.
+        device: Name of the device that the run used.
     """
     return {
         "ctta": __version__,

@@ -84,7 +84,7 @@ def pair_rows(
 
     Args:
         table: Rows of comparable runs.
-        read_steps: Gives the step log of a run.
+        read_steps: Returns the step log of a run.
         against: Label of the row to compare with; None means the row of lowest mean error.
         strict: Whether a row that cannot be paired is an error; otherwise it is left out.
 
@@ -153,8 +153,8 @@ def paired_difference(first: Sequence[StepFacts], second: Sequence[StepFacts]) -
 def combined(seeds: Sequence[Paired]) -> Paired:
     """The mean difference over seeds.
 
-    Another seed may show the same images in another order, so several seeds do not make the standard error smaller: it
-    is the root mean square of theirs.
+    A different seed may show the same images in a different order, so several seeds do not make the standard error
+    smaller: it is the root mean square of theirs.
 
     Args:
         seeds: The difference with each seed.

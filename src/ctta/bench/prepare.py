@@ -1,4 +1,4 @@
-"""From a workload to what a run needs: its stream, its adapter, and the specification that gives it its address."""
+"""Build what a run needs from its workload: the stream, the adapter, and the specification behind its address."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def spec_of(work: Workload, model: Loaded | Classifier, stream: Stream, data: Fa
 
     Args:
         work: The workload.
-        model: Its model, or the classifier of a model of the table.
-        stream: The stream that `open_stream` gives.
-        data: The facts of the data that `open_stream` gives.
+        model: Its model, or the classifier of a model in `ctta.nets.models.MODELS`.
+        stream: The stream returned by `open_stream`.
+        data: The facts of the data returned by `open_stream`.
     """
     procedure, inputs = work.procedure, work.inputs
     cls, protocol = get_method(procedure.method), get_protocol(procedure.protocol)
@@ -57,7 +57,7 @@ def spec_of(work: Workload, model: Loaded | Classifier, stream: Stream, data: Fa
         protocol=protocol.to_json(times=procedure.times, order=procedure.order, options=procedure.options)
         | _path(stream),
         corruptions=_domains(stream),
-        # Domains that are not corruptions have no severity, and --severity no effect.
+        # Domains that are not corruptions have no severity, so --severity has no effect.
         severity=procedure.severity if one_severity and any(s.severity for s in stream.segments) else None,
         images=inputs.images,
         batch_size=work.batch_size,
@@ -68,7 +68,7 @@ def spec_of(work: Workload, model: Loaded | Classifier, stream: Stream, data: Fa
 
 
 def _method_name(cls: type[Adapter]) -> str:
-    """Name a method for records; one from outside ctta with a digest of its file, so that changed code changes it."""
+    """Name a method for records. One from outside ctta gets a digest of its file, so that changed code changes it."""
     name, code = cls.__name__.lower(), sha256_of_code(cls)
     return name if code is None else f"{name}@{code[:12]}"
 
@@ -89,8 +89,8 @@ def open_stream(work: Workload, *, keep: bool = False, source: Classifier | None
 
     Args:
         work: The workload.
-        keep: Hold generated images in memory, for several runs side by side.
-        source: The source model, for protocols that choose images by what it predicts.
+        keep: Whether to keep generated images in memory, for several concurrent runs.
+        source: The source model, for protocols that choose images by its predictions.
     """
     opened = open_inputs(work, get_dataset(work.inputs.stream), keep=keep)
     return stream_of(work, opened, source), opened.facts
@@ -102,7 +102,7 @@ def open_inputs(work: Workload, dataset: Dataset, *, keep: bool = False) -> Open
     Args:
         work: The workload.
         dataset: Its dataset.
-        keep: Hold generated images in memory, for several runs side by side.
+        keep: Whether to keep generated images in memory, for several concurrent runs.
     """
     inputs, protocol = work.inputs, get_protocol(work.procedure.protocol)
     wanted = Wanted(
@@ -121,7 +121,7 @@ def open_inputs(work: Workload, dataset: Dataset, *, keep: bool = False) -> Open
 
 
 def source_model(loaded: Loaded, opened: Opened) -> Classifier:
-    """Return the source model of a run, with only the classes of the data if those are some of the model's.
+    """Return the source model of a run, restricted to the classes of the data if those are only some of the model's.
 
     Args:
         loaded: The model.
@@ -143,9 +143,10 @@ def stream_of(
 
     Args:
         work: The workload.
-        opened: Its images, as `open_inputs` gives them.
-        source: The source model, for protocols that choose images by what it predicts.
-        progress: Called with the name of a part, the images done and their total, while the source model is measured.
+        opened: Its images, as returned by `open_inputs`.
+        source: The source model, for protocols that choose images by its predictions.
+        progress: Called with the name of the current part, the number of images done and the total, while the source
+            model is measured.
     """
     procedure = work.procedure
     protocol = get_protocol(procedure.protocol)
@@ -165,7 +166,7 @@ def stream_of(
 
 
 def _domains(stream: Stream) -> tuple[str, ...]:
-    """The domains that a stream shows, also where it shows them at once."""
+    """The domains of a stream, including those that it mixes."""
     if isinstance(twice := stream.segments[0].images, CorruptedTwice):
         return twice.among
     pooled = (segment.images for segment in stream.segments if isinstance(segment.images, Pooled))
@@ -173,7 +174,7 @@ def _domains(stream: Stream) -> tuple[str, ...]:
 
 
 def _path(stream: Stream) -> dict[str, str]:
-    """The digest of the path through the corruptions, which was measured: another machine may round to another one."""
+    """The digest of the measured path through the corruptions, which may be rounded differently on another machine."""
     twice = [s.images for s in stream.segments if isinstance(s.images, CorruptedTwice)]
     points = json.dumps([[*images.first, *images.second] for images in twice])
     return {"path": hashlib.sha256(points.encode()).hexdigest()} if twice else {}
@@ -186,7 +187,7 @@ def method_arguments(work: Workload) -> dict[str, Any]:
         work: The workload.
 
     Raises:
-        ParameterError: The user set an argument that the method does not have, or to a value that it does not take.
+        ParameterError: The user set an argument that the method does not have, or gave one an invalid value.
     """
     cls, given = get_method(work.procedure.method), work.procedure.settings
     unknown = set(given) - set(cls.arguments())
@@ -208,21 +209,21 @@ def method_arguments(work: Workload) -> dict[str, Any]:
 
 
 def check_model(name: str, model: Classifier, dataset: Dataset, opened: Opened, stream: Stream) -> None:
-    """Refuse a model that cannot take the images, or has other classes than the data.
+    """Refuse a model that cannot take the images, or whose classes differ from those of the data.
 
     Args:
         name: Name of the model.
         model: The model.
         dataset: The dataset.
         opened: Its images.
-        stream: The stream of them.
+        stream: The stream of these images.
 
     Raises:
         ImageShape: The model cannot take images of this size.
-        ParameterError: The model has other classes.
+        ParameterError: The model has different classes.
     """
     name, first = bare_target(name), stream.segments[0]
-    # Two, because some models drop the batch dimension of a single image.
+    # Two images, because some models drop the batch dimension of a single image.
     x = first.images.take(first.order[:2]).floats()
     logits = _logits(model, x if stream.device is None else x.to(stream.device), name, dataset.name)
     highest = max(int(segment.images.y.max()) for segment in stream.segments)

@@ -36,17 +36,17 @@ TOO_SMALL = "too_small"
 
 @dataclass(frozen=True)
 class Report:
-    """How a method did on a stream.
+    """Results of a method on a stream.
 
     Args:
         method: Name of the method.
         settings: Its constructor arguments, defaults included.
         errors: Percent incorrect in each domain, in order of first appearance; lower is better.
-        mean: Mean of the errors over domains, whatever their sizes.
+        mean: Unweighted mean of the errors over domains.
         steps: What each step logged.
         images: Number of images.
-        images_per_second: Images divided by the seconds.
-        seconds: Seconds inside the adapter, without making the images.
+        images_per_second: Images divided by ``seconds``.
+        seconds: Seconds spent inside the adapter, without the time to prepare the images.
         not_learnt: Images in batches too small to learn from.
     """
 
@@ -77,11 +77,11 @@ def evaluate(
         adapter: The method around its source model.
         stream: Batches of a `Stream`, or any iterable of pairs (images, labels), such as a DataLoader. Images may be
             torch or numpy, uint8 or floats in [0, 1], channels first or last.
-        learn: Whether to learn. If False, the adapter is the same afterwards as before.
+        learn: Whether to learn. If False, the adapter is left unchanged.
         progress: Called with every batch and its log.
 
     Raises:
-        EmptyStream: If the stream gives no batch.
+        EmptyStream: If the stream has no batch.
         LabelError: If a label is not a class of the model.
     """
     if not isinstance(adapter, Adapter):
@@ -118,7 +118,7 @@ def scored(
     rest_on: str | Collection[str] = (),
     resets: Resets = "never",
 ) -> Iterator[tuple[Batch, StepFacts]]:
-    """Predict, score and learn, batch by batch: every batch with the log of its step.
+    """Predict, score and learn batch by batch, and yield every batch with the log of its step.
 
     Args:
         adapter: The method around its source model.
@@ -131,7 +131,7 @@ def scored(
     resting = names_of(rest_on, "rest_on")
     classes = _classes(adapter)
     if isinstance(stream, Stream) and classes is not None:
-        # All labels are known in advance: an invalid one must not end a run after hours.
+        # All labels are known in advance, so check them now: an invalid one must not end a run after hours.
         for segment in stream.segments:
             check_classes(segment.images.y, classes)
     largest = _batch_size(stream)
@@ -177,14 +177,14 @@ def _shifts(stream: object, resets: Resets) -> frozenset[int]:
 
 
 def _reset(adapter: Adapter) -> None:
-    """Return to the source, but go on counting the steps that were skipped: a record counts those of the whole run."""
+    """Reset to the source, but keep the count of skipped steps: a record counts them over the whole run."""
     skipped = adapter.skipped
     adapter.reset()
     adapter.skipped = skipped
 
 
 def _step(adapter: Adapter, x: Tensor, *, learn: bool, leftover: bool) -> Step:
-    """Predict for a batch and learn from it, if it may; a leftover too small to learn from is predicted only."""
+    """Predict for a batch and, if requested, learn from it; a leftover too small to learn from is only predicted."""
     too_small = leftover and len(x) < adapter.smallest_batch and adapter.window is None
     if learn and not too_small:
         return adapter.step(x)
@@ -196,7 +196,7 @@ def _step(adapter: Adapter, x: Tensor, *, learn: bool, leftover: bool) -> Step:
 
 
 def _classes(adapter: Adapter) -> int | None:
-    """How many classes the model has; None if that shows only in its logits."""
+    """The number of classes of the model; None if only its logits show it."""
     try:
         return adapter.student.num_classes
     except ModelError:
@@ -204,7 +204,7 @@ def _classes(adapter: Adapter) -> int | None:
 
 
 def _batch_size(stream: object) -> int:
-    """The size of a full batch of a Stream or DataLoader; 0 if it does not say."""
+    """The size of a full batch of a Stream or DataLoader; 0 if it is unknown."""
     size = getattr(stream, "batch_size", None)
     return size if isinstance(size, int) else 0
 

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from ctta.bench.record import Record
     from ctta.streams.batch import Batch
 
-#: Called with every batch and what its step logged.
+#: Called with every batch and the log of its step.
 Progress = Callable[["Batch", StepFacts], None]
 
-#: Called when a run starts or resumes, with its adapter and the number of steps left; gives the callback for its steps.
+#: Called when a run starts or resumes, with its adapter and the number of steps left; returns the callback for its
+#: steps.
 RunStarted = Callable[["Adapter", int], Progress]
 
 
@@ -23,18 +24,18 @@ class ProgressDisplay(Protocol):
     """Shows the progress of several runs."""
 
     def started(self, adapter: Adapter, steps: int) -> Progress:
-        """A run starts or resumes in this process; those of other processes are not announced.
+        """Called when a run starts or resumes in this process; runs in other processes are not announced.
 
         Args:
             adapter: Its method.
             steps: Number of steps left.
 
         Returns:
-            Called with every batch and what its step logged.
+            Called with every batch and the log of its step.
         """
 
     def finished(self, record: Record) -> None:
-        """A run has ended, or was found to have ended before.
+        """Called when a run has ended, or was found to be finished already.
 
         Args:
             record: Its record.
@@ -42,7 +43,7 @@ class ProgressDisplay(Protocol):
 
 
 def step_cost(adapter: Adapter) -> int:
-    """The work of a step in forward passes; a backward pass takes about two.
+    """The cost of a step in forward passes; a backward pass costs about as much as two.
 
     Args:
         adapter: The method.

@@ -28,7 +28,7 @@ def _text(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Record:
-    """What a run was and how it ended; each field is the entry of that name in the file, as `SCHEMA` says.
+    """What was run and how it ended. Each field is the entry of that name in the file, as documented in `SCHEMA`.
 
     Args:
         format: Version of the schema.
@@ -128,10 +128,10 @@ class Record:
 
 _TEXTS = {field.name: field.metadata for field in fields(Record) if field.metadata}
 
-#: What the entries of every record mean.
+#: Meaning of the entries that every record has.
 SCHEMA = {name: str(facts["text"]) for name, facts in _TEXTS.items() if "optional" not in facts}
 
-#: What the entries mean that only some records have.
+#: Meaning of the entries that only some records have.
 OPTIONAL = {name: str(facts["text"]) for name, facts in _TEXTS.items() if "optional" in facts}
 
 
@@ -152,7 +152,7 @@ def _major(text: str) -> str:
 
 
 def __getattr__(name: str) -> Any:
-    # These are in a module that imports this one.
+    # These functions are in a module that imports this one.
     if name not in ("read_record", "read_records"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("ctta.bench.folder"), name)

@@ -31,7 +31,7 @@ def read_json(path: Path) -> Any:
         if path.stat().st_size > _LARGEST:
             raise ValueError(f"it has more than {_LARGEST >> 20} MB")
         content = json.loads(path.read_bytes().decode("utf-8"))
-        # Escapes can spell characters that no file or terminal takes.
+        # Escapes can encode characters that no file or terminal accepts.
         json.dumps(content, ensure_ascii=False).encode("utf-8")
     except (OSError, ValueError, RecursionError) as error:
         raise BadData(f"{path} is not a run record: {error}. Restore it from a copy, or delete it.") from error
@@ -39,7 +39,7 @@ def read_json(path: Path) -> Any:
 
 
 def digest_of(content: Mapping[str, Any]) -> str:
-    """The digest of a record's entries, in whatever order the file has them.
+    """The digest of a record's entries, regardless of their order in the file.
 
     Args:
         content: The record as a JSON object.
@@ -66,7 +66,7 @@ def wrong_entry(record: Mapping[str, Any]) -> str | None:
 
 
 def adds_up(record: Mapping[str, Any]) -> bool:
-    """Whether the address is that of the specification, and the errors are those of the counts.
+    """Whether the address is that of the specification, and the errors match the counts.
 
     Args:
         record: The record as a JSON object without wrong entries.

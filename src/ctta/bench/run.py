@@ -1,4 +1,4 @@
-"""Run a method through a stream so that it can be stopped at any moment and resumes where it was."""
+"""Run a method through a stream; the run can be stopped at any time, and resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Run:
     """A run that is ready to start or resume.
 
     Args:
-        spec: What the run is; its address names the run's folder.
+        spec: Specification of the run; its address names the run's folder.
         build: Builds the method around its source model.
         model: The source model, for a method that is loaded from a checkpoint.
         stream: The stream.
@@ -49,10 +49,10 @@ class Run:
     own_process: bool = True
 
     def execute(self, folder: Path, *, save_every: float = 30.0, progress: RunStarted | None = None) -> Record:
-        """Give the record of the run: the existing one, or a new one, resumed from the last checkpoint if there is one.
+        """Return the existing record of the run, or run it, resuming from the last checkpoint if there is one.
 
         Args:
-            folder: Where the run has its folder.
+            folder: Folder of the runs.
             save_every: Seconds between two checkpoints.
             progress: Called when steps are about to be computed.
 
@@ -65,7 +65,7 @@ class Run:
         if record is None:
             return self._execute_in(mine, save_every, progress)
         if self.keep and not mine.adapted_file.exists():
-            # The finished run stays as it is while it is repeated in another folder to get its model.
+            # Leave the finished run untouched while it is repeated in another folder to get its model.
             again = mine.sibling
             self._execute_in(again, save_every, progress)
             again.adapted_file.replace(mine.adapted_file)
@@ -83,7 +83,7 @@ class Run:
             reset_peak_memory()
         adapter, steps = self._resume(folder) or (self.build(), [])
         done = len(steps)
-        # The log may be ahead of the checkpoint, by steps that are computed again now.
+        # The log may be ahead of the checkpoint; those steps are computed again now.
         folder.keep_steps(steps)
         show = progress(adapter, len(self.stream) - done) if progress is not None else None
         with folder.steps_file.open("a", encoding="utf-8") as file:
@@ -106,7 +106,7 @@ class Run:
                         raise KeyboardInterrupt
             sync(file)
         record = self._record(adapter, steps, complete=True)
-        # The record last: once it is there the run counts as finished, and the rest must be on the disk.
+        # Write the record last: once it exists the run counts as finished, so everything else must be on disk.
         if self.keep:
             adapter.save(folder.adapted_file)
         folder.write_record(record)

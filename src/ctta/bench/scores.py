@@ -28,7 +28,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Scores:
-    """How well a run predicted.
+    """Errors of one run, by domain.
 
     Args:
         counts: Images and incorrect predictions by domain, in order of first appearance.
@@ -38,7 +38,7 @@ class Scores:
 
     @classmethod
     def of_steps(cls, steps: Iterable[Mapping[str, Any]]) -> Scores:
-        """Add up what the steps of a run counted.
+        """Sum the counts of the steps of a run.
 
         Args:
             steps: The log of every step, with its domain, images and incorrect predictions.
@@ -58,7 +58,7 @@ class Scores:
 
     @property
     def mean(self) -> float:
-        """The mean error over domains, whatever their sizes."""
+        """The unweighted mean error over domains."""
         return sum(self.errors.values()) / len(self.counts)
 
     @property
@@ -105,7 +105,7 @@ class SeedScores:
 
         Args:
             errors: Error by domain, for each run. A domain that one of the runs lacks has the mean NaN.
-            means: The error that counts, for each run.
+            means: The overall error of each run.
         """
         return cls(
             errors={d: statistics.fmean(run.get(d, float("nan")) for run in errors) for d in errors[0]},

@@ -1,4 +1,4 @@
-"""What a run is: a method, a model, data and a protocol, as one value with an address."""
+"""The specification of a run: method, model, data and protocol, as one value with an address."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RunSpec:
         """Read a specification from the entry `spec` of a record.
 
         Args:
-            spec: A JSON object; fields that are not known here are kept in ``extra``.
+            spec: A JSON object; unknown fields are kept in ``extra``.
 
         Raises:
             KeyError: A field is missing.

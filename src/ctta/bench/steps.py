@@ -1,7 +1,7 @@
 """The step log of a run: one JSON object per line and step, in a plain or gzip-compressed file.
 
-Every line that a run writes ends with a check of its own bytes. Lines of older runs have none: only their types are
-compared.
+Every line that a run writes ends with a check of its own bytes. Lines of older runs have none: only the types of their
+values are checked.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ StepLogs = Mapping[str, StepLog]
 
 
 def line_of(step: Mapping[str, Any]) -> str:
-    """A step as a line of the log, with its check.
+    """Format a step as a line of the log, with its check.
 
     Args:
         step: What the step logged.
@@ -94,7 +94,7 @@ def log_of(steps: list[StepFacts]) -> StepLog:
 
 
 def numbered_steps(path: Path) -> Iterator[tuple[StepFacts, int]]:
-    """The steps of a log one by one, each with the size of the log up to its end.
+    """Yield the steps of a log, each with the size of the log up to the end of that step.
 
     Args:
         path: A step log.

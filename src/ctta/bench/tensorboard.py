@@ -36,7 +36,7 @@ class Events:
 
     Args:
         directory: Folder of all events.
-        spec: What the run is.
+        spec: Specification of the run.
         run: Folder of the run.
     """
 
@@ -55,7 +55,7 @@ class Events:
             self._writer.close()
 
     def beside(self, other: RunStarted | None) -> RunStarted:
-        """A callback that writes every step.
+        """Return a callback that writes every step.
 
         Args:
             other: Another callback, which is called too.
@@ -75,7 +75,7 @@ class Events:
         return started
 
     def end(self, record: Record) -> None:
-        """Write what is known at the end: the error of every domain, their mean, and the facts of the record.
+        """Write the final results: the error of every domain, their mean, and the facts of the record.
 
         Args:
             record: The record of the run.

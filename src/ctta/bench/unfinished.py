@@ -22,7 +22,7 @@ def lock_file(path: Path) -> Iterator[None]:
         path: The file, in the folder of a run; it is created.
 
     Raises:
-        ConcurrentUse: Another process holds it.
+        ConcurrentUse: Another process holds the lock.
     """
     try:
         import fcntl  # noqa: PLC0415, not on every platform
@@ -51,12 +51,12 @@ def lock_file(path: Path) -> Iterator[None]:
 
 @contextmanager
 def remember_threads(file: Path, now: int, *, resume: bool) -> Iterator[int]:
-    """Give the number of threads to compute with, which is kept in a file until the run has ended.
+    """Yield the number of threads to compute with; it is kept in a file until the run has ended.
 
     Args:
         file: The file.
-        now: The number for a run that starts.
-        resume: Whether the run goes on from a checkpoint, with the number in the file if there is one.
+        now: The number to use for a new run.
+        resume: Whether the run resumes from a checkpoint; it then uses the number in the file, if there is one.
 
     Raises:
         BadData: The number is damaged.

@@ -1,4 +1,4 @@
-"""What a run computes, as plain values: the model and the images it begins with, and what is done with them."""
+"""What a run computes, as plain values: the source model and the images, and what is done with them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Procedure:
 
 @dataclass(frozen=True)
 class Workload:
-    """What a run computes: all that its address depends on.
+    """What a run computes: everything that its address depends on.
 
     Args:
         procedure: The method, and how the images are shown to it.

@@ -43,10 +43,10 @@ class _Group(TyperGroup):
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # the reader, such as `head`, has seen enough: click ends quietly
+        except BrokenPipeError:  # the reader, such as `head`, closed the pipe: click exits quietly
             raise
         except (CttaError, OSError) as error:
-            # Quoted input may hold lone surrogates, which no encoding of a terminal has.
+            # Quoted input may hold lone surrogates, which no terminal encoding can represent.
             said = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
             typer.echo(said, err=True)
             raise typer.Exit(1) from error

@@ -14,7 +14,7 @@ def bytes_bar(name: str, *, quiet: bool = False) -> Iterator[Callable[[int, int 
     """Show a progress bar for a download.
 
     Args:
-        name: Text beside the bar.
+        name: Text next to the bar.
         quiet: Show nothing.
 
     Returns:

@@ -14,7 +14,7 @@ _running: ContextVar[str] = ContextVar("command_line", default="")
 
 
 def command_line() -> str:
-    """Return the current command line; that of the current command if a TOML file is run; "" outside the CLI."""
+    """Return the current command line, or that of the current command of a TOML file; "" outside the CLI."""
     return _running.get()
 
 
@@ -30,8 +30,8 @@ def plain(arguments: Sequence[str]) -> str:
 def remember(arguments: Sequence[str]) -> None:
     """Make these arguments the current command line.
 
-    Records must not contain paths of the user's own code: only the last part is kept of ``folder/file.py:name``, of
-    ``hf:folder/name`` and of the value of --weights.
+    Records must not contain paths of the user's own code: only the last part of ``folder/file.py:name``, of
+    ``hf:folder/name`` and of the value of --weights is kept.
 
     Args:
         arguments: Arguments of ctta.

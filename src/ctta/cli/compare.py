@@ -22,7 +22,7 @@ def compare(
     folders: Annotated[list[Path], typer.Argument(help="Folders with run records, or record files.")],
     form: Annotated[Form, typer.Option("--format", help="Table format.")] = Form.text,
     force: Annotated[
-        bool, typer.Option("--force", help="Show runs that are not comparable, too; rows name what differs.")
+        bool, typer.Option("--force", help="Also show runs that are not comparable; rows name what differs.")
     ] = False,
     paired: Annotated[
         bool,
@@ -30,14 +30,14 @@ def compare(
     ] = False,
     against: Annotated[
         str | None,
-        typer.Option(metavar="LABEL", help="With --paired: the row to compare with, as the table writes it."),
+        typer.Option(metavar="LABEL", help="With --paired: the row to compare with, as written in the table."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
-    """Show run records in one table. Runs that are not comparable are an error that names the difference.
+    """Show run records in one table. Runs that are not comparable cause an error that names the difference.
 
     With --paired, the table has the difference of every row from the best one, with its standard error over the batches
-    of images that all domains share; runs that did not see the same images are an error.
+    of images that all domains share; runs that did not see the same images cause an error.
     """
     if against is not None and not paired:
         raise typer.BadParameter("needs --paired", param_hint="--against")

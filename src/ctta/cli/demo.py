@@ -14,7 +14,7 @@ from ctta.cli.names import check_names
 from ctta.cli.options import parse_names
 from ctta.registry import METHODS
 
-# All but CoTTA, whose 32 views of every image would make the demo take longer than two minutes.
+# Without CoTTA, whose 32 views of every image would make the demo take longer than two minutes.
 DEFAULT = "source,bn,tent,eata,rdumb,sar,deyo,rotta,santa,rmt,roid,dmse"
 
 

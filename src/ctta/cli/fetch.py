@@ -19,7 +19,7 @@ def fetch(
         str,
         typer.Argument(
             help="cifar10, cifar100, cifar10-c, cifar100-c, imagenet-c; or imagenet-c-noise, -blur, -weather, "
-            "-digital, -extra. By hand, as it explains: imagenet-r, imagenet-a, imagenet-sketch, imagenet-v2, "
+            "-digital, -extra. Instructions only: imagenet-r, imagenet-a, imagenet-sketch, imagenet-v2, "
             "imagenet-c-bar, cifar10.1, pacs."
         ),
     ],

@@ -13,12 +13,12 @@ from ctta.errors import CttaError
 if TYPE_CHECKING:
     from ctta.nets.models import Model
 
-#: What a list shows: values by the name of their column.
+#: The rows of a list: values by the name of their column.
 Rows = list[dict[str, object]]
 
 
 class What(str, Enum):
-    """Kinds of things that have names."""
+    """The kinds of things that can be listed."""
 
     methods = "methods"
     streams = "streams"
@@ -126,7 +126,7 @@ def _models() -> Rows:
 
 
 def _model(model: Model | None, otherwise: str) -> dict[str, object]:
-    """The columns of a model; one without an entry in the table has only a sentence."""
+    """The columns of a model; a model that is not in the table has only a sentence."""
     if model is None:
         return {"classes": "-", "pixels": "-", "mean": "-", "std": "-", "file": "-", "source": otherwise}
     return {

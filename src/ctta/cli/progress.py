@@ -108,14 +108,14 @@ class DemoDisplay:
         return self.bars.add(adapter)
 
     def finished(self, record: Record) -> None:
-        """Count the work of a run that was done before; see `ProgressDisplay.finished`."""
+        """Count the work of a run that was already finished; see `ProgressDisplay.finished`."""
         done = self.work.pop(record.spec.method.partition("@")[0], 0)
         if self.bars.whole is not None:
             self.bars.bars.advance(self.bars.whole, done)
 
 
 class RunsDisplay:
-    """The progress of runs: a bar for each run of this process, a line for each that ends elsewhere or was done before.
+    """The progress of runs: a bar for each run of this process, a line for each other or finished run.
 
     Args:
         runs: Number of runs.

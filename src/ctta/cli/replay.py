@@ -1,4 +1,4 @@
-"""ctta replay: do again what a stream learnt, and compare it with the snapshots."""
+"""ctta replay: repeat what a stream learnt, and compare the result with the snapshots."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def replay(
     mode: Annotated[served.StreamMode, typer.Option(help="The service's --mode.")] = served.StreamMode.adapt,
     guard: served.Guard = None,
     device: options.Device = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of torch, as in the service.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Torch threads, as in the service.")] = 1,
     recipe: served.Recipe = None,
     setting: served.Setting = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Replay a stream from its audit and recorded images, and compare every snapshot on disk, bit for bit.
 
-    Give the model, method and rules that the service had. Exit code 1 if a snapshot differs.
+    Use the same model, method and rules as the service. The exit code is 1 if a snapshot differs.
     """
     if model is None:
         raise ParameterError("ctta replay needs --model, the service's.")

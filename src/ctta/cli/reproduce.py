@@ -43,7 +43,7 @@ def reproduce(
     seed: Annotated[
         str | None,
         typer.Option(
-            help="A seed, several with commas, or a range such as 0..4.", show_default="those of the experiment"
+            help="A seed, several separated by commas, or a range such as 0..4.", show_default="those of the experiment"
         ),
     ] = None,
     device: options.Device = None,

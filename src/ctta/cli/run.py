@@ -38,7 +38,7 @@ STREAM = (
 
 
 def run(
-    method: Annotated[str, typer.Argument(help=f"A method: a name of ctta ls methods, {options.OWN}.")],
+    method: Annotated[str, typer.Argument(help=f"A method: a name from ctta ls methods, {options.OWN}.")],
     stream: Annotated[str, typer.Argument(help=STREAM)],
     model: options.Model = None,
     weights: options.Weights = None,
@@ -73,12 +73,12 @@ def run(
         int | None,
         typer.Option(min=1, help="Images per batch.", show_default="the dataset's, see ctta ls streams"),
     ] = None,
-    seed: Annotated[str, typer.Option(help="A seed, several with commas, or a range such as 0..4.")] = "0",
+    seed: Annotated[str, typer.Option(help="A seed, several separated by commas, or a range such as 0..4.")] = "0",
     learn: Annotated[bool, typer.Option(help="Learn from the stream, or only predict.")] = True,
     device: options.Device = None,
     workers: options.Workers = 1,
     ray: options.Ray = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the adapted model beside its record.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the adapted model next to its record.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of run records.")] = Path("runs"),
     tensorboard: options.Tensorboard = None,
     save_every: options.SaveEvery = 30.0,
@@ -135,7 +135,7 @@ def run(
     job = Job(Workload(procedure, inputs), how)
     jobs = [job.with_seed(number) for number in parse_seeds(seed)]
     if get_protocol(protocol).needs_source:
-        # Before the runs start: they share what is measured, whichever process they are in.
+        # Measure before the runs start: they share the results, whichever process they run in.
         with parts_bar(quiet=quiet) as show:
             for one in jobs:
                 measure_source(one, show)

@@ -1,4 +1,4 @@
-"""ctta serve: put a classifier that goes on learning behind HTTP and gRPC."""
+"""ctta serve: serve a classifier that keeps learning, over HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def serve(
     model: served.Served = None,
     weights: options.Weights = None,
     state: Annotated[
-        Path | None, typer.Option(help="Folder for snapshots and the audit; a restarted service goes on from there.")
+        Path | None, typer.Option(help="Folder for snapshots and the audit; a restarted service resumes from there.")
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="Name of the model in requests.", show_default="the model's own")
@@ -45,26 +45,26 @@ def serve(
     mode: Annotated[
         served.StreamMode,
         typer.Option(
-            help="Mode of new streams: learn; do not learn; or shadow: answer without learning while a challenger "
-            "learns beside."
+            help="Mode of new streams: adapt; frozen, which does not learn; or shadow, which predicts without learning "
+            "while a challenger learns."
         ),
     ] = served.StreamMode.adapt,
-    batch: Annotated[int, typer.Option(min=1, help="Most images in one batch of a stream.")] = 64,
+    batch: Annotated[int, typer.Option(min=1, help="Maximum images in one batch of a stream.")] = 64,
     wait: Annotated[str, typer.Option(help="How long a request waits for others to share its batch.")] = "20ms",
-    queue: Annotated[int, typer.Option(min=1, help="Most images that may wait in one stream.")] = 512,
-    streams: Annotated[int, typer.Option(min=1, help="Most streams.")] = 32,
-    images: Annotated[int, typer.Option(min=1, help="Most images in one request.")] = 256,
+    queue: Annotated[int, typer.Option(min=1, help="Maximum images that may wait in one stream.")] = 512,
+    streams: Annotated[int, typer.Option(min=1, help="Maximum number of streams.")] = 32,
+    images: Annotated[int, typer.Option(min=1, help="Maximum images in one request.")] = 256,
     pixels: Annotated[
-        int, typer.Option(min=1, help="Most numbers in one request: images x channels x pixels.")
+        int, typer.Option(min=1, help="Maximum values in one request: images x channels x pixels.")
     ] = _PIXELS,
     save_every: Annotated[int, typer.Option(min=1, help="Learnt batches between two snapshots of a stream.")] = 50,
     keep: Annotated[int, typer.Option(min=1, help="Snapshots kept per stream, besides pinned ones.")] = 10,
     idle: Annotated[
-        str, typer.Option(help="Move a stream to disk after so long without a request; off for never.")
+        str, typer.Option(help="Move a stream to disk after this long without a request; off disables this.")
     ] = "10m",
     guard: served.Guard = None,
     learn_share: Annotated[
-        float, typer.Option(help="Share of the batches that is learnt however busy the service is, above 0 to 1.")
+        float, typer.Option(help="Share of the batches to learn from however busy the service is; above 0, at most 1.")
     ] = 0.25,
     record: Annotated[
         Path | None, typer.Option(help="Keep the images of every learnt batch in this folder, for ctta replay.")
@@ -77,16 +77,16 @@ def serve(
         bool, typer.Option("--insecure", help="Listen beyond this machine without a token file.")
     ] = False,
     device: options.Device = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of torch per stream.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Torch threads per stream.")] = 1,
     recipe: served.Recipe = None,
     setting: served.Setting = None,
     demo: Annotated[
         bool, typer.Option("--demo", help="Serve the built-in digits model to a built-in client whose images drift.")
     ] = False,
 ) -> None:
-    """Serve a classifier over the Open Inference Protocol. It answers first and learns from the images afterwards.
+    """Serve a classifier over the Open Inference Protocol. It replies first and learns from the images afterwards.
 
-    The live page is at the address that it listens on. SIGTERM and Ctrl-C answer what was accepted, save, and end.
+    The live page is at the address it listens on. On SIGTERM or Ctrl-C it answers accepted requests, saves, and exits.
     """
     if demo and (model or weights or class_names or token_file):
         raise ParameterError(
@@ -163,7 +163,7 @@ def run(
         listening: The bound socket.
         host: The host that it is bound to.
         hosts: Names under which the server is reached; see `HttpFront`.
-        grpc: The port of gRPC, if it is wanted.
+        grpc: The gRPC port, if any.
         demo: Whether to start the built-in client.
     """
     from ctta.serve.http import HttpFront  # noqa: PLC0415
@@ -183,7 +183,7 @@ def run(
             beside.enter_context(_drifting_client(host, port))
         app = HttpFront(front, hosts=hosts, on_stop=beside.close)
         typer.echo(f"serving {front.model.name} at http://{_address(host, port)}", err=True)
-        with contextlib.suppress(KeyboardInterrupt):  # which uvicorn raises again when all is saved
+        with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again after everything is saved
             Server(app).run(sockets=[listening])
 
 

@@ -1,4 +1,4 @@
-"""What `ctta serve` and `ctta replay` build alike: the source classifier, its adapters, and the guard."""
+"""Shared by `ctta serve` and `ctta replay`: the source classifier, its adapters, and the guard."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Setting = Annotated[
 Recipe = Annotated[
     str | None,
     typer.Option(
-        metavar="DATASET", help="Start from the method's published settings for a dataset of ctta ls streams."
+        metavar="DATASET", help="Start from the method's published settings for a dataset from ctta ls streams."
     ),
 ]
 Guard = Annotated[
@@ -37,11 +37,11 @@ Guard = Annotated[
         show_default="the rules of ctta.Guarded",
     ),
 ]
-Method = Annotated[str, typer.Argument(help=f"A method: a name of ctta ls methods, {options.OWN}.")]
+Method = Annotated[str, typer.Argument(help=f"A method: a name from ctta ls methods, {options.OWN}.")]
 Served = Annotated[
     str | None,
     typer.Option(
-        help=f"Source model: a name of ctta ls models, timm:NAME, torchvision:NAME, hf:FOLDER, {options.OWN}."
+        help=f"Source model: a name from ctta ls models, timm:NAME, torchvision:NAME, hf:FOLDER, {options.OWN}."
     ),
 ]
 

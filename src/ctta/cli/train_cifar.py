@@ -15,7 +15,7 @@ from ctta.cli.command_line import command_line
 
 def train_cifar10(
     data: Annotated[Path, typer.Option(help="Folder with the two npz files that ctta fetch cifar10 writes.")],
-    out: Annotated[Path, typer.Option(help="Output file (safetensors). FILE.state beside it is used to resume.")],
+    out: Annotated[Path, typer.Option(help="Output file (safetensors). FILE.state next to it is used to resume.")],
     net: Annotated[str, typer.Option(help="Architecture: resnet20, resnet32, resnet56, ...")] = "resnet20",
     passes: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 30,
     small_passes: Annotated[

@@ -95,17 +95,17 @@ def corrupt(images: Tensor, name: str, *, severity: int = 5, seed: int = 0, scal
 
 
 def corrupt_at(images: Tensor, name: str, severity: float, *, seed: int = 0, scale: Scale | None = None) -> Tensor:
-    """Corrupt a batch of images at any severity, as streams do in which the severity changes in small steps.
+    """Corrupt a batch of images at any severity, for streams in which the severity changes in small steps.
 
-    The constants are interpolated linearly between the published severities, and below 1 between those and the values
-    of `ctta.corruptions.zero`; those of shot noise in the inverse number of photons. Constants that count pixels or
-    rounds are rounded.
+    The constants are interpolated linearly between the published severities, and below 1 between those of severity 1
+    and the values of `ctta.corruptions.zero`; shot noise is interpolated in the inverse number of photons. Constants
+    that count pixels or rounds are rounded.
 
     Args:
         images: As for `corrupt`.
         name: One of `CORRUPTIONS` or `HELD_OUT`.
-        severity: A number from 0 to 5. At a whole severity from 1 on the result is that of `corrupt`, bit for bit; at 0
-            it is a copy of the images.
+        severity: A number from 0 to 5. At a whole severity of at least 1 the result is that of `corrupt`, bit for bit;
+            at 0 it is a copy of the images.
         seed: Seed of the random numbers, which also depend on the severity.
         scale: As for `corrupt`.
 

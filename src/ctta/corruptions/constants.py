@@ -20,7 +20,7 @@ def _linear(a: float, b: float, t: float) -> float:
 
 
 def _power(a: float, b: float, t: float) -> float:
-    """Interpolate linearly in log(side) and log(value), as befits a length in pixels."""
+    """Interpolate linearly in log(side) and log(value), which suits lengths in pixels."""
     return float(a * (b / a) ** t) if a > 0 and b > 0 else _linear(a, b, t)
 
 

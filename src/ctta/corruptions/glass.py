@@ -19,7 +19,7 @@ def glass_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
         draws: Random numbers for the choice of neighbours.
     """
     channels, height, width = x.shape[1:]
-    reach = max(1, int(c["reach"]))  # below severity 1, as in CCC
+    reach = max(1, int(c["reach"]))  # it may be below 1 at severities below 1, as in CCC
     blurred = gaussian(x.float(), c["sigma"]).add_(2**-10).floor_()
     if int(c["rounds"]) == 0:
         return gaussian(blurred, c["sigma"])

@@ -29,7 +29,7 @@ def shot_noise(x: Tensor, c: Constants, draws: Draws) -> Tensor:
         c: `photons`, the expected count at white; fewer photons give more noise.
         draws: Random numbers for the photon counts.
     """
-    photons = min(c["photons"], 1e9)  # more make no difference of a hundredth of a grey level, but overflow
+    photons = min(c["photons"], 1e9)  # more would overflow, and change no value by a hundredth of a grey level
     return poisson(x, photons, draws.uniform(*x.shape[1:])) * (255 / photons)
 
 

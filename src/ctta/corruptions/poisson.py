@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-#: Photons at white above which counts are drawn as normal: no published severity has more, and tables grow with them.
+#: Photons at white above which counts are normally distributed: no published severity has more, and tables grow.
 _MANY = 500
 
 

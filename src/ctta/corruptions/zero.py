@@ -1,8 +1,9 @@
 """The constants of every corruption at severity 0, from which fractions of severity 1 are interpolated.
 
-The ImageNet values of the fifteen are those of CCC (Press et al., 2023). The CIFAR values are chosen likewise: what a
-corruption adds is nothing, and what only shapes it is that of severity 1. JPEG starts at a quality of 95, as far from
-severity 1 as severity 2 is. The four held-out corruptions follow the same rule.
+The ImageNet values of the fifteen are those of CCC (Press et al., 2023). The CIFAR values are chosen in the same way:
+constants that set the strength of a corruption are set to no effect, and those that only shape it are those of severity
+1. JPEG starts at a quality of 95, as far from severity 1 as severity 2 is. The four held-out corruptions follow the
+same rule.
 """
 
 from __future__ import annotations

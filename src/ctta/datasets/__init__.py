@@ -1,4 +1,4 @@
-"""Datasets by name. Importing this imports no torch."""
+"""Datasets by name. Importing this package does not import torch."""
 
 from ctta.datasets.catalog import DATASETS, get_dataset, locate, register
 from ctta.datasets.dataset import Dataset, Wanted

@@ -23,7 +23,7 @@ def write_npz(path: Path, **arrays: NDArray[Any]) -> None:
     """Write named arrays to one uncompressed npz.
 
     Args:
-        path: The file to write; it is replaced as a whole.
+        path: The file to write; it is replaced atomically.
         arrays: The arrays by their names in the file.
     """
     buffer = io.BytesIO()
@@ -47,7 +47,7 @@ def read_npz(path: Path, *, hint: str = "") -> tuple[NDArray[Any], NDArray[Any]]
 
     Args:
         path: The file.
-        hint: Where to get the file; ends the message if it is missing.
+        hint: Where to get the file; appended to the message if it is missing.
     """
     _require(path, hint)
     try:
@@ -72,7 +72,7 @@ def read_npy(path: Path, *, hint: str = "") -> NDArray[Any]:
 
     Args:
         path: The file.
-        hint: Where to get the file; ends the message if it is missing.
+        hint: Where to get the file; appended to the message if it is missing.
     """
     _require(path, hint)
     try:

@@ -19,7 +19,7 @@ class Images:
 
     Args:
         x: Images (N, C, H, W) or (N, H, W, C), or a list of images of one size.
-        y: The class of each image, an integer from 0 on.
+        y: The class of each image, an integer of at least 0.
     """
 
     x: Tensor

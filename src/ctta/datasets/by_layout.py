@@ -1,4 +1,4 @@
-"""Open a user's own data, whichever of the known layouts it has."""
+"""Open a user's own data in any of the known layouts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def open_by_layout(
         return own_c(path, _chosen(path, there, domains), severities)
     if manifest is not None or _is_corrupted_folder(path):
         there = [inner.name for inner in folders(path) if _levels(inner)]
-        # In the order in which they were made, and by name where that is not known.
+        # In the order in which they were made, or by name if that is not known.
         there.sort(key=lambda name: made.index(name) if name in made else len(made))
         origin: Origin = "unverified" if manifest is None else "generated"
         return corrupted_folder(path, _chosen(path, there, domains), severities, side=side, origin=origin)
@@ -62,7 +62,7 @@ def open_by_layout(
 def corrupted_folder(
     folder: Path, corruptions: Sequence[str], severities: Sequence[int], *, side: int | None, origin: Origin
 ) -> list[Domain]:
-    """Open the images of `corruption/severity/.../class/*`; the class is the folder that holds the image.
+    """Open the images of `corruption/severity/.../class/*`; the class is the name of the folder that holds the image.
 
     Args:
         folder: The folder of the corruptions.
@@ -134,5 +134,5 @@ def _levels(folder: Path) -> list[str]:
 
 
 def _names(value: object) -> list[str]:
-    """Return the names that a manifest lists; one that is damaged lists none."""
+    """Return the names that a manifest lists; a damaged manifest lists none."""
     return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []

@@ -107,7 +107,7 @@ def _pacs(wanted: Wanted) -> Sequence[Domain]:
 
 
 def _only(wanted: Wanted, domains: Sequence[Domain]) -> Sequence[Domain]:
-    """Refuse the names of domains other than those of a dataset that has no choice."""
+    """Refuse unknown domain names, for a dataset whose domains cannot be chosen."""
     names = tuple(domain.name for domain in domains)
     if wanted.domains not in (None, names):
         raise ParameterError(f"The only domain of this dataset is {names[0]}. Leave out --corruptions.")
@@ -135,7 +135,7 @@ _BUILT_IN = (
         clean=_digits,
         classes=10,
         batch_size=50,
-        recipe="cifar10-c",  # images of 32 pixels in ten classes as well
+        recipe="cifar10-c",  # also 32-pixel images in ten classes
         default_model="digits_resnet8",
         # The weaker constants of CIFAR-10-C leave too little to adapt to: see ctta.bench.demo.
         constants="imagenet",
@@ -269,7 +269,7 @@ def get_dataset(name: str) -> Dataset:
         name: A name that `ctta ls streams` gives, or a `Dataset` as ``package.module:name`` or ``file.py:name``.
 
     Raises:
-        UnknownStream: With the nearest known name.
+        UnknownStream: If there is no such dataset; the message suggests the nearest known name.
         PluginError: If it belongs to a plug-in that fails to import.
         UserCodeError: If the user's own code does not exist or fails to import.
     """
@@ -288,7 +288,7 @@ def locate(stream: str, data: Path | None) -> tuple[str, Path | None]:
 
     Raises:
         UnknownStream: If it is neither a name nor a path.
-        MissingData: If it is the path of nothing.
+        MissingData: If nothing exists at the path.
         ParameterError: If it is a path, and ``data`` is given as well.
     """
     path = Path(stream)

@@ -13,7 +13,7 @@ from torch import Tensor
 from ctta.errors import BadData
 
 _MOST_CLASSES = 1 << 31  # above it a label is a mistake, and may not fit into int64
-_CHUNK = 1 << 24  # numbers looked at together
+_CHUNK = 1 << 24  # numbers checked at a time
 
 
 def images_of(x: NDArray[Any], path: Path) -> Tensor:
@@ -75,7 +75,7 @@ def refuse_out_of_range(images: Tensor, path: Path) -> None:
 
 
 def same_shape(x: NDArray[Any], shape: tuple[int, ...], path: Path) -> None:
-    """Refuse an array that is not uint8 or has another shape.
+    """Refuse an array that is not uint8 or has a different shape.
 
     Args:
         x: The array.

@@ -132,7 +132,7 @@ def pixels_of(records: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def digest(x: NDArray[Any], y: NDArray[Any]) -> str:
-    """Return the SHA-256 of pixels and labels, whatever file holds them.
+    """Return the SHA-256 of pixels and labels, regardless of the file that holds them.
 
     Args:
         x: The images (N, 32, 32, 3).

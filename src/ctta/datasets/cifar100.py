@@ -17,7 +17,7 @@ COUNTS = {"test": 10_000, "train": 50_000}
 
 
 def load(folder: str | Path, part: str) -> Images:
-    """Read the training or test images and check that every class has its number of images.
+    """Read the training or test images and check that every class has the expected number of images.
 
     Args:
         folder: The folder with `cifar100_train.npz` and `cifar100_test.npz`.

@@ -13,7 +13,7 @@ from ctta.datasets.domain import Domain
 from ctta.errors import ParameterError
 
 CLASSES = 10
-#: Images of each version; v6 has the same number of every class.
+#: Number of images in each version; v6 has equally many of every class.
 VERSIONS = {"v4": 2021, "v6": 2000}
 _HINT = "Its files are in the folder datasets of github.com/modestyachts/CIFAR-10.1."
 

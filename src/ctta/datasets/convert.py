@@ -60,7 +60,7 @@ def labels_tensor(y: object, count: int) -> Tensor:
         count: The number of images they belong to.
 
     Raises:
-        LabelError: If they are not one integer of at least 0 for each image.
+        LabelError: If there is not exactly one integer of at least 0 for each image.
     """
     found = y if isinstance(y, Tensor) else _label_array(y)
     if found.shape != (count,):
@@ -98,7 +98,7 @@ def _stacked(x: object) -> Tensor:
     try:
         if all(isinstance(image, Tensor) for image in x):
             return torch.stack(list(x))
-        # A tensor that needs a gradient has no numpy array.
+        # A tensor that requires a gradient cannot become a numpy array.
         arrays = [image.detach().cpu().numpy() if isinstance(image, Tensor) else image for image in x]
         return _from_numpy(np.asarray(arrays), "Images")
     except (ValueError, TypeError, RuntimeError) as error:
@@ -117,7 +117,7 @@ def _label_array(y: object) -> Tensor:
 
 
 def _from_numpy(array: NDArray[Any], what: str) -> Tensor:
-    """Share the memory where torch can: native byte order, forward strides, writable."""
+    """Share the memory if torch can: native byte order, forward strides, writable."""
     if array.dtype.kind not in "biufc":
         raise ImageDtype(f"{what} must be numbers; got an array of {array.dtype}.")
     native = array.astype(array.dtype.newbyteorder("="), copy=False)

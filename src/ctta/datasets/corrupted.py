@@ -85,7 +85,7 @@ class Corrupted:
         """
         if not self.keep:
             return self._made(which)
-        with self._making:  # methods may run through one stream side by side
+        with self._making:  # several methods may read one stream concurrently
             kept = self._all
         return kept.take(which)
 
@@ -118,7 +118,7 @@ class Pooled:
         return int(self._ends[-1])
 
     def take(self, which: slice | Tensor) -> Images:
-        """Return the images at some positions, as floats in [0, 1] from whichever domain they are in.
+        """Return the images at some positions, from any of the domains, as floats in [0, 1].
 
         Args:
             which: A slice, or a tensor of positions in all domains together.

@@ -66,11 +66,12 @@ class Dataset:
         open: Returns the domains that a run needs, in order.
         clean: Returns clean images, which are then corrupted on the fly, or None if the run needs stored domains.
         classes: The number of classes; None if it depends on the data.
-        batch_size: Images per batch if the user does not say otherwise.
+        batch_size: Default number of images per batch.
         recipe: The benchmark whose published arguments the methods use by default, such as "cifar10-c"; or the
             arguments themselves, by name of the method; or None for the defaults of the constructors.
         default_model: The source model if the user names none.
-        constants: Whose constants the corruptions of clean images have, "cifar" or "imagenet"; None goes by image size.
+        constants: Whose published constants to corrupt clean images with, "cifar" or "imagenet"; None chooses by image
+            size.
         needs: What --data must be, to complete the sentence "NAME needs --data: ..."; empty if no files are needed.
         takes_image_list: Whether --image-list can choose among its files.
         takes_side: Whether --side can resize its images.

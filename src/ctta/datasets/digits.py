@@ -28,8 +28,8 @@ class Digits(NamedTuple):
 def digits() -> Digits:
     """The first 897 digits of the file to train on, the last 900 to stream.
 
-    Not shuffled: neighbours in the file tend to be by the same hand, and a shuffled split would stream the hands that
-    were trained on.
+    Not shuffled: neighbours in the file tend to be by the same writer, and a shuffled split would stream digits by
+    writers seen in training.
     """
     try:
         from sklearn.datasets import load_digits  # noqa: PLC0415 - an optional dependency

@@ -43,15 +43,15 @@ class Domain:
             otherwise "unverified".
         files: The files that hold the images and their labels; empty if they do not come from files.
         classes: The number of classes if the class folders define it, otherwise None.
-        model_classes: The model's classes that the labels count, if they are only some of them: label i is the model's
-            class ``model_classes[i]``. None if labels are the model's classes.
+        model_classes: The model's classes that the labels index, if the data has only some of them: label i is the
+            model's class ``model_classes[i]``. None if labels are the model's classes.
     """
 
     name: str
-    severity: int  # 0 where a domain has none
+    severity: int  # 0 if the domain has none
     images: Labelled
     origin: Origin = "unverified"
-    files: tuple[Path, ...] = ()  # that hold the images and their labels, where they come from files
+    files: tuple[Path, ...] = ()  # files with the images and their labels; empty if there are none
     classes: int | None = None  # known if the folders are named after classes
     model_classes: tuple[int, ...] | None = None
 

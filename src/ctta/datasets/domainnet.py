@@ -51,7 +51,7 @@ def _read_list(path: Path, root: Path) -> tuple[list[Path], list[int]]:
         inside = not Path(name).is_absolute() and ".." not in Path(name).parts
         if not name or not (label.isascii() and label.isdecimal()) or not inside:
             raise BadData(f"{path}, line {number}: a line must be 'path label'; got {line[:60]!r}.")
-        # Its length first: Python refuses to convert thousands of digits.
+        # Check the length first: Python refuses to convert thousands of digits.
         if len(label) > 9 or int(label) >= CLASSES:
             raise BadData(f"{path}, line {number}: a label must be a class in 0..{CLASSES - 1}; got {label[:20]}.")
         paths.append(root / name)

@@ -15,7 +15,7 @@ from ctta.datasets.lists import read_lines
 from ctta.datasets.pictures import Pictures, as_it_is, centre, folders, listed
 from ctta.errors import BadData, MissingData, ParameterError
 
-#: A file that lists the names of the classes in the order of the model's logits, one a line.
+#: A file that lists the names of the classes in the order of the model's logits, one per line.
 CLASS_LIST = "classes.txt"
 
 
@@ -42,7 +42,7 @@ def image_folder(
     for name in names:
         if not (root / name).is_dir():
             raise MissingData(f"The domain {name} is not in {root.absolute()}.")
-    # Of every domain, wanted or not: a class must have one number whichever domains are read.
+    # Collected from every domain, requested or not: a class must have the same number whichever domains are read.
     every = {c.name for d in folders(root) for c in folders(d)}
     order = class_order(root, every) if classes is None else names_of(classes, "classes")
     number = {name: index for index, name in enumerate(order)}
@@ -72,7 +72,7 @@ def own_arrays(paths: str | Path | Sequence[str | Path], *, classes: int | None 
 
     Args:
         paths: Files with `x`, images (N, H, W, 3) or (N, 3, H, W), and `y`, their classes.
-        classes: The number of classes; a label above it is refused.
+        classes: The number of classes; a label that is not below it is refused.
     """
     found = []
     for path in paths_of(paths, "paths"):
@@ -85,7 +85,7 @@ def read_images(path: Path, classes: int | None = None) -> Images:
 
     Args:
         path: A file with `x`, images (N, H, W, 3) or (N, 3, H, W), and `y`, their classes.
-        classes: The number of classes; a label above it is refused.
+        classes: The number of classes; a label that is not below it is refused.
     """
     x, y = read_npz(path, hint="Save your images with np.savez(path, x=images, y=labels).")
     images = images_of(x, path)
@@ -129,7 +129,7 @@ def contents(folder: Path) -> str:
     """Describe what a folder holds, for messages.
 
     Args:
-        folder: The folder; its first three names are given.
+        folder: The folder; the message lists its first three names.
     """
     names = sorted(printable(path.name) for path in folder.iterdir())
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""

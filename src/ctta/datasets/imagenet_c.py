@@ -42,7 +42,7 @@ def imagenet_c(
         corruptions: One or more names of corruptions; by default the 15 of the benchmark.
         severities: One or more severities from 1 to 5.
         images: A text file with lines `synset/file`, such as RobustBench's `imagenet_test_image_ids.txt` with 5,000
-            images. None takes all files, by synset and name.
+            images. None takes all files, ordered by synset and name.
         synsets: The synsets in the order of the classes; by default the 1,000 folders in alphabetical order.
         side: The width and height in pixels that every image must have.
     """

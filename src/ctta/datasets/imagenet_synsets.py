@@ -23,11 +23,11 @@ def synset_folders(folder: Path, count: int, hint: str) -> list[Path]:
     Args:
         folder: The folder that holds them.
         count: How many there must be: with fewer, classes would be missing from the model's head.
-        hint: Where to get the dataset; ends the message if the folder is missing or has no synsets.
+        hint: Where to get the dataset; appended to the message if the folder is missing or has no synsets.
 
     Raises:
         MissingData: If there is no such folder, or it has no synset folders.
-        BadData: If it has others than the synsets of ImageNet, or not as many.
+        BadData: If it has folders that are not synsets of ImageNet, or the wrong number of folders.
     """
     if not folder.is_dir():
         raise MissingData(f"{folder.absolute()} is not a folder. {hint}")
@@ -43,7 +43,7 @@ def synset_folders(folder: Path, count: int, hint: str) -> list[Path]:
 
 
 def pictures_of(places: list[Path]) -> tuple[list[Path], list[int]]:
-    """Return the images of class folders, and the position of its folder for each.
+    """Return the images of class folders, and for each image the position of its folder.
 
     Args:
         places: The folders, in the order of the classes.

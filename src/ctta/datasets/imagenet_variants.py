@@ -12,7 +12,7 @@ from ctta.datasets.pictures import Pictures, Prepare, centre, folders
 from ctta.errors import BadData, MissingData
 
 CLASSES = 1000
-#: Classes of ImageNet-R and of ImageNet-A, which are not the same.
+#: Number of classes of ImageNet-R and of ImageNet-A; the classes themselves differ.
 PART = 200
 #: The samples of ImageNet-V2, by how they were chosen.
 V2 = ("matched-frequency", "threshold0.7", "top-images")
@@ -21,8 +21,8 @@ V2 = ("matched-frequency", "threshold0.7", "top-images")
 def imagenet_r(folder: str | Path) -> list[Domain]:
     """Open ImageNet-R (renditions): `<synset>/*.jpg` for 200 of the classes.
 
-    Labels count the 200 classes; ``Domain.model_classes`` says which of the model's 1,000 they are. They are derived
-    from the folders, which must all be there.
+    Labels are 0 to 199; ``Domain.model_classes`` maps them to the model's 1,000 classes. The mapping is derived from
+    the folders, all of which must be present.
 
     Args:
         folder: The folder of the synset folders, or the one that holds `imagenet-r`.
@@ -31,7 +31,7 @@ def imagenet_r(folder: str | Path) -> list[Domain]:
 
 
 def imagenet_a(folder: str | Path) -> list[Domain]:
-    """Open ImageNet-A (natural adversarial examples): `<synset>/*.jpg` for 200 classes, as `imagenet_r`.
+    """Open ImageNet-A (natural adversarial examples): `<synset>/*.jpg` for 200 classes, like `imagenet_r`.
 
     Args:
         folder: The folder of the synset folders, or the one that holds `imagenet-a`.
@@ -71,7 +71,7 @@ def imagenet_v2(folder: str | Path, samples: str | Sequence[str] | None = None) 
 
 
 def _v2_sample(place: Path, name: str) -> Domain:
-    # By number: in alphabetical order, 10 would be the third class.
+    # Sort by number: in alphabetical order, 10 would be the third class.
     numbers = {path.name for path in folders(place)}
     if numbers != {str(number) for number in range(CLASSES)}:
         raise BadData(f"{place} must hold the folders 0 to {CLASSES - 1}, one per class; got {len(numbers)} folders.")

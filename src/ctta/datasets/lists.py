@@ -14,7 +14,7 @@ def read_lines(path: Path) -> list[str]:
         path: The file.
     """
     try:
-        # Only at newlines: a name may hold what str.splitlines takes for the end of a line.
+        # Split only at newlines: a name may contain other characters that str.splitlines treats as line ends.
         return path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
     except OSError as error:
         raise BadData(f"{path} cannot be read: {error.strerror}.") from error

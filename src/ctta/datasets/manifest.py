@@ -57,5 +57,5 @@ def write_manifest(folder: Path, content: dict[str, Any]) -> None:
         content: What to write besides `made_by`; it must be serializable as JSON.
     """
     text = json.dumps({"made_by": MADE_BY, **content}, indent=2, ensure_ascii=False)
-    # A name that is not UTF-8 has lone surrogates, and becomes the escapes that JSON has for them.
+    # A name that is not UTF-8 has lone surrogates, which are written as JSON escapes.
     write_atomically(folder / NAME, (text + "\n").encode("utf-8", "backslashreplace"))

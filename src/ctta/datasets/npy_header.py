@@ -1,4 +1,4 @@
-"""The header of an npy file: parsed without numpy's reader, so that a damaged one can neither allocate nor execute."""
+"""The header of an npy file: parsed without numpy's reader, so that a damaged one cannot fill memory or run code."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, BinaryIO
 import numpy as np
 
 _MAGIC = b"\x93NUMPY"
-_LONGEST = 10_000  # numpy's own limit for headers of files it does not trust
+_LONGEST = 10_000  # numpy's own limit for headers of untrusted files
 _PLAIN = re.compile(r"([<>|=]?)([biuf])([1248])")
 _MOST_DIMENSIONS, _LONGEST_SIDE = 8, 1 << 48
 
 
 @dataclass(frozen=True)
 class NpyHeader:
-    """Hold what the header of an npy file says about its array.
+    """What the header of an npy file says about its array.
 
     Args:
         dtype: The type of the numbers.
@@ -85,5 +85,5 @@ def _parsed(text: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
         raise ValueError(f"its header claims the shape {str(shape)[:80]}")
     try:
         return np.dtype(descr), shape, fortran
-    except TypeError as error:  # f1, b8: a kind and a size that do not go together
+    except TypeError as error:  # f1, b8: a kind and a size that do not match
         raise ValueError(f"it holds {descr!r}, not plain numbers") from error

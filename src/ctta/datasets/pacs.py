@@ -11,7 +11,7 @@ from ctta.datasets.folder import image_folder
 from ctta.errors import MissingData
 
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
-#: The domains that a model trained on photo meets, in the usual order.
+#: The target domains of a model trained on photo, in the usual order.
 TARGETS = ("art_painting", "cartoon", "sketch")
 _HINT = "PACS (Li et al., 2017) is described at domaingeneralization.github.io."
 

@@ -16,11 +16,13 @@ from ctta.datasets.arrays import Images
 from ctta.errors import BadData, MissingData
 
 Prepare = Callable[[Image.Image, Path], Image.Image]
-# By content, whatever the suffix. Without a list Pillow tries all it knows, and hands PostScript to Ghostscript.
+# Formats are detected by content, whatever the suffix. Without a list, Pillow tries all formats it knows, and passes
+# PostScript to Ghostscript.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
-# Pixels of a whole resized image (256 MB): a strip of 1 x 60,000 would need 9 GB at 256 pixels of its shorter side.
+# Maximum pixels of an image that is resized whole (256 MB): a strip of 1 x 60,000 would need 9 GB if its shorter side
+# became 256 pixels.
 _RESIZED_WHOLE = 1 << 26
 
 
@@ -29,7 +31,7 @@ class Pictures:
 
     Args:
         paths: The image files.
-        y: The class of each file, an integer from 0 on.
+        y: The class of each file, an integer of at least 0.
         prepare: Applied to each decoded image, with its path for messages.
     """
 
@@ -97,7 +99,7 @@ def as_it_is(image: Image.Image, path: Path) -> Image.Image:
 
 
 def exactly(side: int) -> Prepare:
-    """Return a function that refuses images of another size.
+    """Return a function that refuses images of any other size.
 
     Args:
         side: The width and height they must have, in pixels.
@@ -161,7 +163,7 @@ def _centre(side: int, shorter: int, image: Image.Image, path: Path) -> Image.Im
     if resized[0] * resized[1] <= _RESIZED_WHOLE or shorter < side:
         image = image.resize(resized, Image.Resampling.BILINEAR)
         return image.crop((left, top, left + side, top + side))
-    # Only the part that is kept. Not for every image: other roundings of its corners change pixels by one level.
+    # Resize only the part that is kept. Not done for every image: rounding its corners changes pixels by one level.
     x, y = width / resized[0], height / resized[1]
     box = (left * x, top * y, min((left + side) * x, width), min((top + side) * y, height))
     return image.resize((side, side), Image.Resampling.BILINEAR, box=box)

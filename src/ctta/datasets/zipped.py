@@ -1,4 +1,4 @@
-"""Arrays inside an npz: read within bounds, or mapped into memory where they are large and stored as they are."""
+"""Arrays inside an npz: read within bounds, or mapped into memory if they are large and not compressed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ctta._system.files import size
 from ctta.datasets.npy_header import NpyHeader, read_header
 
-#: Whatever zipfile and the decompressors raise over a damaged archive.
+#: Exceptions that zipfile and the decompressors raise for a damaged archive.
 DAMAGE = (
     OSError,
     ValueError,
@@ -34,7 +34,7 @@ DAMAGE = (
     lzma.LZMAError,
 )
 _PIECE = 1 << 24
-_DEFLATE_RATIO = 1032  # deflate cannot do better
+_DEFLATE_RATIO = 1032  # the highest ratio that deflate can reach
 _BOMB_RATIO, _BOMB_FROM = 200, 1 << 30
 _LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
 
@@ -57,7 +57,7 @@ def members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """Read a whole array; zipfile compares its CRC.
+    """Read a whole array; zipfile checks its CRC.
 
     Args:
         archive: The open npz.
@@ -139,7 +139,7 @@ def _refuse_encrypted(member: zipfile.ZipInfo) -> None:
 
 
 def _refuse_bomb(member: zipfile.ZipInfo) -> None:
-    """Refuse sizes that the compressed bytes cannot hold, or that this machine cannot."""
+    """Refuse sizes that the compressed bytes cannot expand to, or that exceed the memory of this machine."""
     claimed, held = member.file_size, member.compress_size
     impossible = {zipfile.ZIP_STORED: claimed != held, zipfile.ZIP_DEFLATED: claimed > _DEFLATE_RATIO * (held + 64)}
     if impossible.get(member.compress_type, False):

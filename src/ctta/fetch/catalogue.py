@@ -82,7 +82,7 @@ ARCHIVES: dict[str, Archive] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "imagenet-c": tuple(f"imagenet-c-{group}" for group in ("noise", "blur", "weather", "digital")),
 }
-#: Datasets that ctta does not download, because it knows no digest of their publisher: the source, and what to do.
+#: Datasets that ctta does not download, because it knows no digest from their publisher: the source, and what to do.
 BY_HAND: dict[str, tuple[str, str]] = {
     "imagenet-r": ("https://people.eecs.berkeley.edu/~hendrycks/imagenet-r.tar", "unpack it to DIR/imagenet-r"),
     "imagenet-a": ("https://people.eecs.berkeley.edu/~hendrycks/imagenet-a.tar", "unpack it to DIR/imagenet-a"),
@@ -108,7 +108,7 @@ CIFAR = ("cifar10", "cifar100")
 
 
 def names() -> list[str]:
-    """Return the names of all datasets that can be downloaded, or got by hand."""
+    """Return the names of all datasets that can be downloaded, by ctta or by hand."""
     return [*CIFAR, *ARCHIVES, *GROUPS, *BY_HAND]
 
 

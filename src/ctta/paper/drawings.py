@@ -26,7 +26,7 @@ _KINDS = (("classifier rows", "^"), ("test time", "o"), ("source means", "s"))
 
 
 def draw_lines(parameter: str, label: str, *, log: bool = False) -> Callable[[Sequence[Outcome]], Figure]:
-    """Make a drawing of error against a parameter, with a line per method.
+    """Return a function that draws error against a parameter, with a line per method.
 
     Args:
         parameter: "images" per domain, or an argument of the method.
@@ -44,7 +44,9 @@ def draw_lines(parameter: str, label: str, *, log: bool = False) -> Callable[[Se
 
 
 def draw_sweep(parameter: str) -> Callable[[Sequence[Outcome]], Figure]:
-    """Make a drawing of the error at several values of an argument, compared with its default on the same images.
+    """Return a function that draws the error at several values of an argument, relative to its default.
+
+    Both are measured on the same images.
 
     Args:
         parameter: An argument of the method.

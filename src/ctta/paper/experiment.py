@@ -30,7 +30,7 @@ class Cell:
         published: The published result, if any.
         source_data: Whether the method gets source data.
         images: Images per domain; None means as requested.
-        domain: The one domain that counts; None means the mean over all.
+        domain: The only domain that counts; None means the mean over all.
         keep: Whether to keep the adapted model.
     """
 
@@ -59,7 +59,7 @@ class Outcome:
 
     @property
     def errors(self) -> list[float]:
-        """The error of each run: the mean over domains, or of the one domain that counts."""
+        """The error of each run: the mean over domains, or that of the only domain that counts."""
         domain = self.cell.domain
         return [record.mean if domain is None else record.errors[domain] for record in self.records]
 
@@ -126,7 +126,7 @@ class Experiment:
     Args:
         name: Its name on the command line.
         title: Its title.
-        cells: Gives the cells for a dataset.
+        cells: Returns the cells for a dataset.
         drawings: Figures to draw from the outcomes.
         seeds: Default seeds, as on the command line.
         note: Printed below the table.

@@ -44,11 +44,11 @@ class Setting:
 
     Args:
         name: Its name in the paper.
-        stream: Our name of the data.
+        stream: Our name for the data.
         backbone: The paper's source model.
         images: Images per domain; None means all.
         batch_size: Images per batch.
-        other_data: What the data are, if the paper does not use them.
+        other_data: What the data is, if the paper does not use it.
     """
 
     name: str
@@ -173,7 +173,7 @@ def published_for(only: str, dataset: str, value: float | None) -> Published | N
 
     Args:
         only: The dataset it is published for.
-        dataset: The dataset it is asked for.
+        dataset: The dataset to look up.
         value: The number.
     """
     return _published(value) if dataset == only else None

@@ -20,7 +20,7 @@ from ctta.plots.style import svg
 from ctta.protocol import get_protocol
 from ctta.registry import bare_target
 
-#: The dataset of SETTINGS that has every experiment and no published number, as data of the user's own.
+#: The dataset of SETTINGS that stands in for the user's own data: it has every experiment and no published number.
 _UNPUBLISHED = "digits"
 
 
@@ -59,7 +59,7 @@ def setting_of(dataset: str) -> Setting:
         dataset: A key of SETTINGS, or a name of `ctta.datasets.get_dataset`.
 
     Raises:
-        ParameterError: The paper uses this data under other names.
+        ParameterError: The paper uses this data under another name.
     """
     if dataset in SETTINGS:
         return SETTINGS[dataset]

@@ -114,7 +114,7 @@ def _ablation(
 ) -> Callable[[str], list[Cell]]:
     """DMSE with and without one part, published for ImageNet-C with 5,000 images.
 
-    A variant is its label here and its key in the published table.
+    Each variant is a pair: its label here, and its key in the published table.
     """
 
     def cells(dataset: str) -> list[Cell]:

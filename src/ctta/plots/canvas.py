@@ -13,7 +13,7 @@ from ctta.plots.elements import LineStyle, decimal, dot_at, marker_at, stroke, t
 from ctta.plots.panel import LABEL, TICK, Box, Panel
 from ctta.plots.text import escaped, text_width
 
-#: Inches: readable on a phone, and two plots fit side by side on a desk.
+#: Inches: readable on a phone, and two plots fit side by side on a desktop screen.
 WIDTH = 4.6
 POINTS = 72
 _FONT = "DejaVu Sans, Verdana, sans-serif"
@@ -33,7 +33,7 @@ class Dot(NamedTuple):
     size: float
 
 
-#: What a legend can show beside a label.
+#: What a legend can show next to a label.
 Sample = LineStyle | Area | Dot
 
 
@@ -89,7 +89,7 @@ class Canvas:
             x: Horizontal position in points.
             y: Vertical position in points.
             words: The text.
-            turn: Degrees to turn it by.
+            turn: Rotation in degrees.
         """
         self._around.append(text(x, y, words, LABEL, anchor="middle", turn=turn))
 
@@ -97,7 +97,7 @@ class Canvas:
         """Show a picture.
 
         Args:
-            box: Where, in points.
+            box: The rectangle to fill, in points.
             png: A PNG file.
         """
         place = " ".join(
@@ -126,7 +126,7 @@ class Canvas:
         return (
             '<svg xmlns="http://www.w3.org/2000/svg" '
             f'width="{self.width:g}pt" height="{self.height:.2f}pt" viewBox="0 0 {self.width:g} {self.height:.2f}" '
-            # Drawn for white paper, also where a page is dark.
+            # The drawing needs a white background, even on a dark page.
             f'font-family="{_FONT}" style="background:#fff"><title>{escaped(title)}</title>{body}</svg>'
         ).encode()
 

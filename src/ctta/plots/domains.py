@@ -13,7 +13,7 @@ from ctta.plots.panel import TICK, Box, Panel, nice_ticks
 from ctta.plots.rows import label_margin, row_ticks
 from ctta.plots.text import domain_name, short, text_width
 
-#: Of rows that are not pointed out.
+#: Style of rows that are not pointed out.
 _PALE = LineStyle("#c3d5e6", marker="o")
 _LINE = 13.5
 _CELL = 14.0
@@ -35,7 +35,7 @@ def plot_domain_errors(
     domains = list(rows[0].errors)
     chosen = pointed_out(rows)
     names = [*(domain_name(domain) for domain in domains), "mean"]
-    # The mean stands apart.
+    # The mean is set apart.
     places = [*map(float, range(len(domains))), len(domains) + 0.4]
     left = 8 + max(text_width(name, TICK) for name in names)
     canvas = Canvas(width)
@@ -50,7 +50,7 @@ def plot_domain_errors(
     for label in others:
         panel.dots(zip(errors[label], places, strict=True), _PALE, 2.4)
     for number, label in enumerate(chosen):
-        # One below the other, so that equal errors do not hide each other.
+        # Offset vertically, so that equal errors do not hide each other.
         aside = 0.66 * ((number + 0.5) / len(chosen) - 0.5)
         panel.dots(zip(errors[label], (place + aside for place in places), strict=True), styles[label], 3.0)
     legend: list[tuple[str, Sample]] = [(short(label), Dot(styles[label], 3.0)) for label in chosen]
@@ -65,7 +65,7 @@ def plot_domain_errors(
 
 
 def pointed_out(rows: Sequence[Row]) -> list[str]:
-    """The labels of the source, of plain batch norm, and of the row of lowest mean error, as far as there are any.
+    """The labels of the source, of plain batch norm, and of the row with the lowest mean error, if they exist.
 
     Args:
         rows: The rows of a table.
@@ -122,7 +122,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _limit(apart: Sequence[Sequence[float]]) -> float:
-    """The difference with the strongest colour: a row that is far off must not make all others pale."""
+    """The difference that gets the strongest colour; an outlier must not make all other rows pale."""
     distances = sorted(abs(value) for line in apart for value in line if not math.isnan(value))
     return max(0.5, 1.5 * distances[int(0.75 * (len(distances) - 1))]) if distances else 0.5
 

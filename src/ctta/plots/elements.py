@@ -90,7 +90,7 @@ def text(x: float, y: float, words: str, size: float, *, anchor: str = "start", 
         words: The text; whatever it contains is shown literally.
         size: Font size in points.
         anchor: "start", "middle" or "end".
-        turn: Degrees to turn it by around its position.
+        turn: Rotation about its position, in degrees.
     """
     turned = f' transform="rotate({decimal(turn)} {decimal(x)} {decimal(y)})"' if turn else ""
     anchored = f' text-anchor="{anchor}"' if anchor != "start" else ""

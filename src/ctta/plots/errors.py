@@ -89,7 +89,7 @@ def plot_running_errors(rows: Sequence[Logged], styles: Styles) -> Plot:
 
 
 def _above_zero(values: Sequence[float]) -> float:
-    """The upper end of an axis from 0 on which all values fit."""
+    """The upper end of an axis that starts at 0 and fits all values."""
     return 1.05 * max([value for value in values if not math.isnan(value)], default=1.0) or 1.0
 
 

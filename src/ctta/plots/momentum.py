@@ -24,7 +24,7 @@ Errors = Mapping[int, Mapping[str, Mapping[float, float]]]
 def draw_alphas(errors: Errors) -> Figure:
     """Draw a panel per corruption and one for their mean, all on one scale, with a line per severity.
 
-    A ring marks the momentum of lowest error on a line; where several momenta share it, there is none.
+    A ring marks the momentum with the lowest error on each line; if several momenta tie, there is none.
 
     Args:
         errors: Error by severity, domain and momentum.
@@ -43,7 +43,7 @@ def draw_alphas(errors: Errors) -> Figure:
                 panel.plot([y.index(min(y))], [min(y)], label=_RING, **_RING_STYLE)
         panel.set_title(domain.replace("_", " "), fontsize=11)
         panel.set_xticks(range(len(alphas)), [f"{alpha:g}" for alpha in alphas], rotation=45)
-        # Panels above an empty place have no panel below them that shows the ticks.
+        # Panels above an empty cell have no panel below them to show the ticks.
         panel.tick_params(axis="x", labelbottom=panel in found[len(domains) - columns : len(domains)])
     for panel in found[len(domains) :]:
         panel.set_visible(False)

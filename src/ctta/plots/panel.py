@@ -33,7 +33,7 @@ class Panel:
     Args:
         box: The rectangle inside the axes, in points.
         x: Lower and upper end of the horizontal axis.
-        y: Lower and upper end of the vertical axis; a lower end above the upper one turns the axis around.
+        y: Lower and upper end of the vertical axis; a lower end above the upper one reverses the axis.
         log_y: Whether the vertical axis is logarithmic.
     """
 
@@ -203,7 +203,7 @@ class Panel:
         Args:
             ticks: Positions and their labels.
             label: Label of the axis.
-            upright: Whether tick labels are horizontal; otherwise they are turned by 90 degrees.
+            upright: Whether tick labels are horizontal; otherwise they are rotated by 90 degrees.
         """
         bottom, lowest = self.box.top + self.box.height, 0.0
         self._outside.append(stroke(f"M{decimal(self.box.left)} {decimal(bottom)}h{decimal(self.box.width)}", _FRAME))
@@ -223,7 +223,7 @@ class Panel:
             self._outside.append(text(middle, bottom + lowest + 1.3 * LABEL, label, LABEL, anchor="middle"))
 
     def names_above(self, names: Iterable[tuple[float, str]]) -> None:
-        """Write names above the panel, turned by 90 degrees.
+        """Write names above the panel, rotated by 90 degrees.
 
         Args:
             names: Positions and names.
@@ -254,7 +254,7 @@ class Panel:
             above = place + 0.35 * TICK - 0.6 * TICK * lines
             self._outside.append(text(left - 5, above, words, TICK, anchor="end"))
         if label:
-            # Lines of a turned label stack from left to right.
+            # Lines of a rotated label stack from left to right.
             middle = self.box.top + self.box.height / 2
             self._outside.append(text(2 + LABEL, middle, label, LABEL, anchor="middle", turn=-90))
 
@@ -292,7 +292,7 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[tuple[float, str]
     Args:
         low: Lower end.
         high: Upper end.
-        most: Most numbers.
+        most: Maximum number of them.
     """
     rough = (high - low) / max(1, most - 1)
     scale = 10.0 ** math.floor(math.log10(rough))

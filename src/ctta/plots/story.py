@@ -18,10 +18,10 @@ _GAP = 3.0
 
 
 class Course(NamedTuple):
-    """A model's way through a stream.
+    """The run of one model through a stream.
 
     Args:
-        name: What the legend calls it.
+        name: Its name in the legend.
         steps: The steps of its run.
         style: Colour of its line.
     """

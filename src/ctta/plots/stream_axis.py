@@ -9,7 +9,7 @@ from ctta.bench.steps import StepFacts
 from ctta.plots.panel import Panel, nice_ticks
 from ctta.plots.text import domain_name, text_width
 
-#: Most points of a line, about as many as a phone can resolve.
+#: Maximum number of points in a line, about as many as a phone can resolve.
 MOST_POINTS = 250
 #: How many domain names and boundaries fit along a stream.
 _MOST_NAMES, _MOST_BOUNDARIES = 20, 80

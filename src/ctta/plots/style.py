@@ -25,8 +25,8 @@ _WINE, _INDIGO, _OLIVE, _TEAL, _BROWN = _MORE
 _DASHES = ("-", "--", ":", "-.")
 _MARKERS = "osD^vPX<>"
 
-#: How each built-in method is drawn, everywhere. The methods of the demo have a colour each; the others share their
-#: colours with other dashes. No two have the same colour and dashes, nor the same dashes and marker.
+#: How each built-in method is drawn in every plot. The methods of the demo have a colour each; the others share these
+#: colours with different dashes. No two have the same colour and dashes, nor the same dashes and marker.
 METHOD_STYLES = {
     "source": LineStyle(_GREY, "-", "o"),
     "bn": LineStyle(_BLACK, "-", "s"),
@@ -69,10 +69,10 @@ def require_matplotlib() -> None:
 
 
 def line_style(number: int) -> LineStyle:
-    """Colour, dashes and marker of the n-th line of a plot; after the eighth, colours repeat with other dashes.
+    """Colour, dashes and marker of the n-th line of a plot; after the eighth, colours repeat with different dashes.
 
     Args:
-        number: Place of the line; 0 is grey and reserved for the source model.
+        number: Index of the line; 0 is grey and reserved for the source model.
     """
     again, colour = divmod(max(number, 1) - 1, len(COLOURS) - 1)
     return LineStyle(
@@ -81,9 +81,9 @@ def line_style(number: int) -> LineStyle:
 
 
 def row_styles(rows: Sequence[Row]) -> dict[str, LineStyle]:
-    """Choose how the rows of one table are drawn, by label: every method as it is drawn everywhere.
+    """Choose how the rows of one table are drawn, by label; a method looks the same in every plot.
 
-    Further rows of a method, and methods that are not built in, have the first styles that no other row has.
+    Further rows of a method, and methods that are not built in, get the first styles that no other row uses.
 
     Args:
         rows: The rows.

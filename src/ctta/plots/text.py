@@ -13,8 +13,8 @@ def short(label: str, width: int = 22, lines: int = 3) -> str:
 
     Args:
         label: Any text.
-        width: Most characters per line.
-        lines: Most lines; longer labels end with an ellipsis.
+        width: Maximum number of characters per line.
+        lines: Maximum number of lines; longer labels end with an ellipsis.
     """
     drawn = "".join(c if c.isprintable() else " " for c in label)
     return "\n".join(textwrap.wrap(drawn, width, max_lines=lines, placeholder=" …")) or "?"

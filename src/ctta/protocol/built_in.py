@@ -126,7 +126,7 @@ def _ccc(parts: StreamParts) -> Stream:
     return ccc(
         parts.clean,
         measured.grid,
-        # The fifteen are what a user gets who names none: then CCC's own choice.
+        # The fifteen are the default if the user names none; CCC then makes its own choice.
         None if set(names) == set(CORRUPTIONS) else names,
         target=float(options["target"]),
         speed=int(options["speed"]),

@@ -38,7 +38,7 @@ def get_protocol(name: str) -> Protocol:
         name: A name that `ctta ls protocols` gives, or a `Protocol` as ``package.module:name`` or ``file.py:name``.
 
     Raises:
-        UnknownProtocol: With the nearest known name.
+        UnknownProtocol: If there is no such protocol; the message suggests the nearest known name.
         PluginError: If it belongs to a plug-in that fails to import.
         UserCodeError: If the user's own code does not exist or fails to import.
     """
@@ -49,20 +49,20 @@ def protocol_of(recorded: Mapping[str, object]) -> Protocol | None:
     """Return the protocol that a record names, or None if it is not known here.
 
     Args:
-        recorded: The protocol as the specification of a run holds it.
+        recorded: The protocol, as stored in the specification of a run.
     """
     entry = PROTOCOLS.find(str(recorded.get("name")))
     try:
         return None if entry is None else entry.load()
-    except CttaError:  # a plug-in that is broken by now must not keep records from being read
+    except CttaError:  # a plug-in that has broken since must not keep records from being read
         return None
 
 
 def order_text(recorded: Mapping[str, object], seed: int) -> str:
-    """Say how the images of a run are ordered.
+    """Describe how the images of a run are ordered.
 
     Args:
-        recorded: The protocol as the specification of the run holds it.
+        recorded: The protocol, as stored in the specification of the run.
         seed: Seed of the run.
     """
     if recorded.get("order") == "stored":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: The order of the images of a domain: shuffled with the seed of the run, or as they are stored.
 Order = Literal["shuffled", "stored"]
 
-#: When the adapter returns to its source: never, before the first batch of every domain, or before every batch.
+#: When the adapter is reset to its source: never, before the first batch of every domain, or before every batch.
 Resets = Literal["never", "shift", "batch"]
 
 #: A value of an option of a protocol.
@@ -27,7 +27,7 @@ Option = int | float | str
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
-#: How images are ordered unless a protocol says otherwise.
+#: The default description of how images are ordered.
 SHUFFLED = "shuffled within a domain with seed {seed}, one permutation for all domains of one size"
 
 
@@ -43,9 +43,10 @@ class StreamParts:
         order: Order of the images of a domain.
         times: Rounds, for protocols that repeat.
         clean: The images before corruption, for protocols that need them.
-        source: The source model, for protocols that choose images by what it predicts.
-        options: The options of the protocol by name, complete.
-        progress: Called with the name of a part, the images done and their total, while the source model is measured.
+        source: The source model, for protocols that choose images by its predictions.
+        options: All options of the protocol, by name.
+        progress: Called with the name of the current part, the number of images done and the total, while the source
+            model is measured.
     """
 
     domains: Sequence[Domain]
@@ -72,16 +73,16 @@ class Protocol:
     Args:
         name: Its name on the command line and in records.
         build: Builds the stream.
-        severities: The severities it shows, whatever --severity says; None means the one of --severity.
+        severities: The severities it shows, regardless of --severity; None means the one given by --severity.
         shows_severity: Whether --severity has an effect on the stream; False for clean images only.
         needs_clean: Whether it needs the images before corruption.
         needs_source: Whether it needs the source model to choose the images.
-        resets: When the adapter is reset. All but "never" tell the method where the boundaries are, which records and
-            tables say.
+        resets: When the adapter is reset. "shift" reveals the domain boundaries to the method, and "batch" makes it
+            forget the stream; records and tables say so.
         batch_size: The only batch size that it allows; None allows any.
         options: Its options with their defaults; `--option` changes them, and records hold all of them.
         rest_on: The domains in which the method only predicts.
-        repeats: Whether --times says how often the stream is repeated.
+        repeats: Whether --times sets how often the stream is repeated.
         visits: How often each domain arrives in one round.
         any_domain_order: Whether the domains come in an order that changes with the seed.
         allows_stored: Whether the images of a domain can come in stored order.
@@ -130,10 +131,10 @@ class Protocol:
         """Return all options of the protocol, with the defaults of those that are not given.
 
         Args:
-            given: Options by name; a whole number will do for an option that is a float.
+            given: Options by name; an integer is accepted for an option that is a float.
 
         Raises:
-            ParameterError: If the protocol has no such option, or the value has another type than its default.
+            ParameterError: If the protocol has no such option, or the type of the value is not that of its default.
         """
         found = dict(self.options)
         for name, value in given.items():
@@ -160,7 +161,7 @@ class Protocol:
 
         Raises:
             ParameterError: If images cannot come in stored order, or the batch size is not the one of the protocol.
-            MissingData: If the clean images or the source model are needed and not there.
+            MissingData: If the clean images or the source model are needed but missing.
         """
         if parts.order not in ("shuffled", "stored"):
             raise ParameterError(f"The order must be shuffled or stored. Got {parts.order!r} instead.")
@@ -180,7 +181,7 @@ class Protocol:
     def to_json(
         self, *, times: int = 1, order: Order = "shuffled", options: Mapping[str, object] = MappingProxyType({})
     ) -> dict[str, object]:
-        """Return the protocol as the specification of a run holds it.
+        """Return the protocol as stored in the specification of a run.
 
         Args:
             times: Rounds, for protocols that repeat.
@@ -192,7 +193,7 @@ class Protocol:
             found["times"] = times
         if self.rest_on:
             found["rest_on"] = list(self.rest_on)
-        # Only where they differ from the built-in protocols in shuffled order: those are in the addresses of records.
+        # Only entries that the built-in protocols in shuffled order lack: existing records have addresses without them.
         if order != "shuffled":
             found["order"] = order
         if self.resets != "never":

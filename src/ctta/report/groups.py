@@ -16,7 +16,7 @@ from ctta.bench.steps import StepLog, StepLogs
 
 @dataclass(frozen=True)
 class Group:
-    """Runs whose numbers can stand in one table.
+    """Runs whose numbers can be compared in one table.
 
     Args:
         rows: The table; each row carries the records of its runs.
@@ -43,7 +43,7 @@ def read_groups(folders: Sequence[Path]) -> list[Group]:
     Rows are ordered with the source model first, then methods that do not learn, then the others by name.
 
     Args:
-        folders: Folders of run records, or single records. A run that is found twice counts once.
+        folders: Folders of run records, or single records. A run that is found twice is counted once.
 
     Raises:
         BadData: A folder has no complete record, or a record or step log is damaged.

@@ -69,7 +69,7 @@ def page(groups: Sequence[Group], figures: Sequence[Figure] = (), *, title: str 
         version=__version__,
         style=Markup((folder / "style.css").read_text(encoding="utf-8")),
         script=Markup(script),
-        # The page allows this script and no other, whatever a record smuggles in.
+        # The page allows this script and no other, whatever a record contains.
         script_digest=f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}",
         sections=sections_of(groups),
         figures=figures,

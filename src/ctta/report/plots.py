@@ -22,7 +22,7 @@ MOST_ROWS = 13
 
 
 def drawings(group: Group, prefix: str) -> list[tuple[Drawing, str]]:
-    """Draw every plot that the runs of a group have the facts for.
+    """Draw every plot for which the runs of a group have the data.
 
     Args:
         group: Runs that can be compared.
@@ -63,7 +63,7 @@ def plots_of(group: Group) -> Iterator[Plot]:
 
 
 def shown_rows(rows: Sequence[Row]) -> list[Row]:
-    """The rows drawn as lines: all, or the source and those of lowest mean error, in the order of the table.
+    """The rows drawn as lines: all, or the source and those with the lowest mean error, in the order of the table.
 
     Args:
         rows: All rows of a table.

@@ -1,4 +1,4 @@
-"""What the page shows, as values that its templates read."""
+"""The contents of the page, as values for its templates."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the page shows of one run.
+    """What the page shows about one run.
 
     Args:
         label: Method and settings.
@@ -54,7 +54,7 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class Section:
-    """What the page shows of a group of comparable runs.
+    """What the page shows about a group of comparable runs.
 
     Args:
         id: Anchor of the section.
@@ -65,15 +65,15 @@ class Section:
         cells: The error of each row in each domain.
         best: The lowest error of each domain; empty if there is nothing to compare.
         best_mean: The lowest mean.
-        memory: Whether a row has its peak memory.
-        spread: Whether a row has several seeds.
+        memory: Whether any row has a known peak memory.
+        spread: Whether any row has several seeds.
         unlike_seeds: The sets of seeds of the rows, if they differ.
-        notes: What a reader must know of the rows.
+        notes: Notes about the rows.
         against: Label of the best row, which the others are paired with; None if there is nothing to pair.
         differences: The paired difference of each row, with its standard error, by label.
         unpaired: Why a row has no difference, by label.
-        no_confidences: What the logits of methods are whose softmax is not a confidence.
-        with_source: Whether a run was given source data.
+        no_confidences: For methods whose softmax is not a confidence, what their logits are.
+        with_source: Whether any run was given source data.
         curves: How many rows the curves show, if not all.
         unlogged: Labels of rows with a run that has no step log.
         figures: Drawings of the group.

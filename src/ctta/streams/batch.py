@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """Images of one step of a stream, with what only the scorer may look at: labels and domain.
+    """Images of one step of a stream, with labels and domain, which only the scorer may use.
 
     Args:
         x: The images, (N, C, H, W), floats in [0, 1].

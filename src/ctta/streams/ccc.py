@@ -19,7 +19,8 @@ from ctta.streams.ccc_accuracy import levels_of
 from ctta.streams.ccc_path import transition
 from ctta.streams.stream import Segment, Stream
 
-#: Accuracy in percent by the severities of two corruptions: called with their names and the steps of the grid.
+#: Returns the accuracy in percent by the severities of two corruptions; called with their names and the number of steps
+#: of the grid.
 Grid = Callable[[str, str, int], Sequence[Sequence[float]]]
 
 _HARD = ("gaussian_noise", "shot_noise", "impulse_noise", "contrast")
@@ -50,11 +51,11 @@ def ccc(
     seed: int = 0,
     scale: Scale | None = None,
 ) -> Stream:
-    """Return a stream in which one corruption changes into the next in small steps, at an accuracy held at a target.
+    """Return a stream in which one corruption changes into the next in small steps, at a target accuracy of the source.
 
     Every image has two corruptions, one on top of the other. A transition from one to the next is the path of
     `ctta.streams.ccc_path.transition`: the severity of the old one falls and that of the new one rises. At every point
-    of it ``speed`` images are drawn anew. Then the new corruption changes into another one, drawn at random.
+    of the path ``speed`` images are drawn at random. Then the new corruption changes into another one, drawn at random.
 
     The stream is one domain, named "ccc", so that its error is that of all images; the severity of a segment is the sum
     of both severities. Differs from the published images: they are not cropped, flipped or stored as JPEG, because a
@@ -66,12 +67,12 @@ def ccc(
             `ctta.streams.ccc_accuracy.SourceAccuracy(model, images).grid`.
         corruptions: The corruptions to choose from, at least two; by default `usual_corruptions` of the target.
         target: The accuracy to stay near, in percent: 40 is CCC-Easy, 20 CCC-Medium and 0 CCC-Hard.
-        speed: Images at every point of a path; CCC has 1000, 2000 and 5000.
-        step: How far a severity moves at once; it must divide 5.
-        length: Images of the stream; those of CCC have 7.5 million.
+        speed: Images at every point of a path; CCC uses 1000, 2000 and 5000.
+        step: Change of a severity from one point to the next; it must divide 5.
+        length: Number of images in the stream; the streams of CCC have 7.5 million.
         batch_size: Images per batch; the last batch of a point may be smaller.
         seed: Seed of the corruptions, of the images that are drawn and of their noise.
-        scale: Whose constants the corruptions have, "cifar" or "imagenet"; None goes by image size.
+        scale: Whose published constants to use, "cifar" or "imagenet"; None chooses by image size.
     """
     levels = levels_of(step, "The step of the severities")
     check_seed(seed)
@@ -101,12 +102,12 @@ def ccc(
 
 
 def _drawn(names: Sequence[str], without: str, generator: torch.Generator) -> str:
-    """A random one of the other names."""
+    """Draw one of the other names at random."""
     others = [name for name in dict.fromkeys(names) if name != without]
     return others[int(torch.randint(len(others), (1,), generator=generator))]
 
 
 def _some(size: int, count: int, generator: torch.Generator) -> Tensor:
-    """Random positions, none again before all have been drawn."""
+    """Draw random positions; none repeats before all have been drawn."""
     rounds = -(-count // size)
     return torch.cat([torch.randperm(size, generator=generator) for _ in range(rounds)])[:count]

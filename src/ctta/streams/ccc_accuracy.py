@@ -1,4 +1,4 @@
-"""How accurate a source model is under two corruptions: measured on a coarse grid, kept on the disk, filled in."""
+"""The accuracy of a source model under two corruptions: measured on a coarse grid, cached on disk, and interpolated."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ctta.datasets.domain import Labelled
 from ctta.errors import ParameterError
 from ctta.version import __version__
 
-#: How the accuracy under two corruptions is found: measured for some severities of both, or added up from each alone.
+#: How to get the accuracy under two corruptions: measure some severities of both, or add up the losses of each alone.
 Fill = Literal["bilinear", "additive"]
 
-#: Called with the name of a part, the images done and their total.
+#: Called with the name of the current part, the number of images done and the total.
 Progress = Callable[[str, int, int], None]
 
 _STRONGEST = 5
 
 
 def levels_of(step: float, what: str) -> int:
-    """Return into how many equal steps the severities from 0 to 5 are divided.
+    """Return the number of equal steps into which the severities from 0 to 5 are divided.
 
     Args:
         step: The length of a step, such as 0.25.
@@ -63,21 +63,21 @@ def fill_of(value: object) -> Fill:
 
 
 class SourceAccuracy:
-    """Measure how often a source model is correct under two corruptions, and remember it in the cache of ctta.
+    """Measure how often a source model is correct under two corruptions, and store it in ctta's cache.
 
-    Only what is asked for is measured: the clean images, each corruption alone, and pairs of corruptions in the order
+    Only what is needed is measured: the clean images, each corruption alone, and pairs of corruptions in the order
     in which they are applied. The severities between the measured ones are interpolated.
 
     Args:
         source: The source model.
         images: The clean images.
         count: Images to measure with; the same for every seed of a stream.
-        step: Distance of the severities that are measured; it must divide 5.
+        step: Distance between the measured severities; it must divide 5.
         fill: "bilinear" measures both corruptions at every pair of these severities. "additive" measures each alone and
             subtracts both losses of accuracy, down to chance: fewer measurements, but corruptions that hide each other
             or add up to more are misjudged.
-        scale: Whose constants the corruptions have, "cifar" or "imagenet"; None goes by image size.
-        progress: Called with the name of a part, the images done and their total.
+        scale: Whose published constants to use, "cifar" or "imagenet"; None chooses by image size.
+        progress: Called with the name of the current part, the number of images done and the total.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class SourceAccuracy:
         self.scale: Scale | None = scale
         self.progress = progress
         self.chance = 100 / source.num_classes
-        # Not with the seed of a run: all runs share one table.
+        # Not the seed of a run: all runs share one table.
         some = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:count]
         self._images = images.take(some)
         self._source = copy.deepcopy(source).eval()
@@ -116,7 +116,7 @@ class SourceAccuracy:
         alone = [[clean, *self._alone(name)] for name in (first, second)]
         if self.fill == "additive":
             pair = [[max(self.chance, a + b - clean) for b in alone[1]] for a in alone[0]]
-            # Corruptions alone keep what was measured, should it be below chance.
+            # Single corruptions keep the measured accuracy, even if it is below chance.
             pair[0] = alone[1]
             for line, value in zip(pair, alone[0], strict=True):
                 line[0] = value
@@ -176,7 +176,7 @@ class SourceAccuracy:
 
 
 def _stretched(values: Sequence[float], levels: int) -> list[float]:
-    """Values at equal distances, interpolated linearly at ``levels`` + 1 equal distances."""
+    """Resample equally spaced values at ``levels`` + 1 equally spaced points, by linear interpolation."""
     found = []
     for i in range(levels + 1):
         at = i * (len(values) - 1) / levels
@@ -186,7 +186,7 @@ def _stretched(values: Sequence[float], levels: int) -> list[float]:
 
 
 def _numbers(text: str | None, count: int) -> list[float] | None:
-    """The numbers of an entry of the cache; None if it has none, or not as many."""
+    """Parse the numbers of a cache entry; None if there is no entry, or it does not have ``count`` numbers."""
     if text is None:
         return None
     try:

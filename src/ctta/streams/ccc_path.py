@@ -1,4 +1,4 @@
-"""The path from one corruption to the next along which the source stays as accurate as it can."""
+"""The path from one corruption to the next along which the source's mean accuracy is nearest to a target."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class _Rest(NamedTuple):
-    """The best way from a point of the grid to the end: its summed accuracy, its points, and the next of them."""
+    """The best path from a point of the grid to the end: its summed accuracy, number of points, and next point."""
 
     total: float
     points: int
@@ -22,8 +22,8 @@ def transition(accuracy: Sequence[Sequence[float]], target: float) -> list[tuple
 
     The path begins with the first corruption alone, at the point (i, 0), and ends with the second alone, at (0, j). At
     each step either the first falls by one or the second rises by one: whichever leads to a path whose mean accuracy is
-    nearer the target, which dynamic programming finds from the end. Of all i the path begins with the one whose mean is
-    nearest. If two are as near, the second rises, and i is the smaller.
+    nearer the target, which dynamic programming finds from the end. The path begins at the i whose mean is nearest. In
+    case of a tie, the second rises, and the smaller i is used.
 
     Args:
         accuracy: ``accuracy[a][b]`` in percent with the first corruption at its severity number a and the second at its

@@ -1,4 +1,4 @@
-"""What all protocols need of their domains: a checked list, and the order of the images of one."""
+"""Shared by all protocols: check the list of domains, and order the images of one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ctta.errors import ParameterError
 
 
 def given(domains: Domain | Iterable[Domain]) -> tuple[Domain, ...]:
-    """Return the domains of a stream; a single one is a list of one.
+    """Return the domains of a stream; a single one is treated as a list of one.
 
     Args:
         domains: What the caller of a protocol gave.
@@ -48,6 +48,6 @@ def image_order(size: int, seed: int | None, images: int | None) -> Tensor:
     whole = torch.arange(size)
     if seed is not None:
         check_seed(seed)
-        # Shuffled before the cut: files sorted by class must not show their first classes only.
+        # Shuffle before cutting, so that files sorted by class do not show only their first classes.
         whole = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
     return whole[:images]

@@ -12,20 +12,20 @@ from ctta.datasets.convert import float_images, labels_tensor
 from ctta.errors import ParameterError
 from ctta.streams.batch import Batch
 
-#: The domain of batches that do not name theirs.
+#: The domain of batches that do not name one.
 UNNAMED = "stream"
 
 
 def batches_of(stream: Iterable[Any]) -> Iterator[Batch]:
-    """Give a stream's items as batches of float images and integer labels.
+    """Yield a stream's items as batches of float images and integer labels.
 
     Args:
-        stream: An iterable of `Batch`, of pairs (images, labels) such as a DataLoader gives, or of mappings with the
+        stream: An iterable of `Batch`, of pairs (images, labels) such as a DataLoader yields, or of mappings with the
             keys x and y. Pairs are numbered in order and belong to the domain "stream".
 
     Raises:
         ParameterError: If the stream cannot be iterated, or an item is none of these.
-        InputError: If images or labels are not what a batch holds.
+        InputError: If images or labels are not valid in a batch.
     """
     if isinstance(stream, (str, bytes, Tensor, Mapping)) or not (
         hasattr(stream, "__iter__") or hasattr(stream, "__getitem__")

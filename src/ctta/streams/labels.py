@@ -1,4 +1,4 @@
-"""Streams whose labels are not independent: sorted, or dealt out over all domains at once by a Dirichlet."""
+"""Streams whose labels are not independent: sorted, or distributed over all domains at once by a Dirichlet."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ctta.errors import ParameterError
 from ctta.streams.domains import given, image_order
 from ctta.streams.stream import Segment, Stream
 
-#: Images that every chunk of `mixed_correlated` must have, if the stream is large enough.
+#: Minimum images per chunk of `mixed_correlated`, if the stream is large enough.
 SMALLEST_CHUNK = 10
 
-#: Deals after which the best one is taken.
+#: Number of deals after which the best one is used.
 _DEALS = 1000
 
 
@@ -28,7 +28,7 @@ def sorted_by_label(
     """Return a stream of one domain after another, each with all images of a class before those of the next.
 
     Args:
-        domains: The domains in order of arrival; a single one is a list of one.
+        domains: The domains in order of arrival; a single one is treated as a list of one.
         batch_size: Images per batch; the last batch of a domain may be smaller.
         seed: Seed of the choice of `images`, and of their order within a class.
         images: Images to take of each domain, chosen at random; None takes all.
@@ -49,14 +49,14 @@ def mixed_correlated(
     seed: int = 0,
     images: int | None = None,
 ) -> Stream:
-    """Return a stream of all domains at once with the classes in clumps: the benchmark's Dirichlet over all of them.
+    """Return a stream of all domains at once with the classes in clumps: the benchmark's Dirichlet over all domains.
 
-    There are as many chunks as classes. The images of a class, whichever domain they are from, are dealt out over the
-    chunks in shares of a Dirichlet, except to chunks that have their part of all images already. A chunk shows its
-    images class by class, the classes in a random order. The deal is repeated until every chunk has ten images.
+    There are as many chunks as classes. The images of a class, whichever domain they are from, are dealt to the chunks
+    in shares drawn from a Dirichlet, except to chunks that already have their part of all images. A chunk shows its
+    images class by class, with the classes in random order. The deal is repeated until every chunk has ten images.
 
     Differs from the benchmark: ten, or half of an even chunk if the stream is too small for that; and after a thousand
-    deals the one whose smallest chunk is largest is taken.
+    deals, the one whose smallest chunk is largest is used.
 
     Args:
         domains: The domains to mix.
@@ -83,7 +83,7 @@ def mixed_correlated(
 
 
 def _in_chunks(y: Tensor, concentration: float, generator: torch.Generator) -> Tensor:
-    """Positions in an order of chunks, each with its classes one after another."""
+    """Positions ordered by chunk, and within a chunk class by class."""
     classes = y.bincount().nonzero().flatten().tolist()
     enough = min(SMALLEST_CHUNK, len(y) // (2 * len(classes)))
     best: list[dict[int, Tensor]] = []
@@ -99,15 +99,15 @@ def _in_chunks(y: Tensor, concentration: float, generator: torch.Generator) -> T
 
 
 def _deal(y: Tensor, classes: list[int], concentration: float, generator: torch.Generator) -> list[dict[int, Tensor]]:
-    """Deal the images of every class out over the chunks: for each chunk, its positions by number of the class."""
+    """Deal the images of every class to the chunks; return, for each chunk, its positions by number of the class."""
     chunks: list[dict[int, Tensor]] = [{} for _ in classes]
     held = torch.zeros(len(classes))
-    # Sorted once, and empty parts left out: a thousand classes have a million parts, nearly all of them empty.
+    # Sort once, and leave out empty parts: a thousand classes have a million parts, nearly all of them empty.
     by_class = y.argsort(stable=True).split(y.bincount()[classes].tolist())  # type: ignore[no-untyped-call]
     for number, mine in enumerate(by_class):
         mine = mine[torch.randperm(len(mine), generator=generator)]  # noqa: PLW2901
         gamma = torch._standard_gamma(torch.full((len(classes),), concentration, dtype=torch.float64), generator)
-        # Draws of a small concentration underflow; without the smallest number all open chunks could have none.
+        # Draws with a small concentration underflow; without a tiny number added, all open chunks could get none.
         shares = torch.where(held < len(y) / len(classes), gamma + 1e-300, 0)
         ends = ((shares / shares.sum()).cumsum(0) * len(mine)).long().clamp(max=len(mine))
         ends[-1] = len(mine)

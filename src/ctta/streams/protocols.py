@@ -33,7 +33,7 @@ def continual(
     """Return a stream of one domain after another, without notice and without a reset.
 
     Args:
-        domains: The domains in order of arrival; a single one is a list of one.
+        domains: The domains in order of arrival; a single one is treated as a list of one.
         batch_size: Images per batch; the last batch of a domain may be smaller.
         seed: Seed that shuffles the images within a domain; None keeps their order.
         images: Images to take of each domain, the first of that order; None takes all.
@@ -127,11 +127,11 @@ def correlated(
 ) -> Stream:
     """Return a stream of one domain after another, each with its classes in clumps: a Dirichlet over labels.
 
-    Each class is dealt out over as many time slots as there are classes, in shares drawn from a Dirichlet of this
+    Each class is distributed over as many time slots as there are classes, in shares drawn from a Dirichlet of this
     concentration; a slot shows its images class by class. Small values give long runs of one class.
 
     Args:
-        domains: The domains in order of arrival; a single one is a list of one.
+        domains: The domains in order of arrival; a single one is treated as a list of one.
         concentration: Parameter of the Dirichlet distribution, a finite number above 0.
         batch_size: Images per batch; the last batch of a domain may be smaller.
         seed: Seed of the Dirichlet shares, of the choice of `images`, and of their order within a class.
@@ -163,7 +163,7 @@ def recurring(stream: Stream, times: int) -> Stream:
 
 
 def clean(images: Labelled, *, batch_size: int = 200, seed: int | None = 0, most: int | None = None) -> Stream:
-    """Return a stream of the clean source; ``evaluate(..., learn=False)`` predicts without learning.
+    """Return a stream of clean source images; ``evaluate(..., learn=False)`` predicts without learning.
 
     Args:
         images: The labelled images of the source.
@@ -193,7 +193,7 @@ then = concatenate
 
 
 def _dealt(y: Tensor, concentration: float, generator: torch.Generator) -> Tensor:
-    """Positions in an order whose classes clump."""
+    """Positions in an order in which the classes come in clumps."""
     classes = y.bincount().nonzero().flatten()
     slots: list[list[Tensor]] = [[] for _ in classes]
     for label in classes:

@@ -36,8 +36,8 @@ class Segment:
 class Stream:
     """Segments cut into batches; iterating again gives the same batches again.
 
-    A batch never spans two segments: the last one of a segment may be smaller. Only the images of the batch that is
-    due are read or made.
+    A batch never spans two segments: the last one of a segment may be smaller. Only the images of the current batch are
+    read or generated.
 
     Args:
         segments: The stretches of the stream, in order.
@@ -61,17 +61,17 @@ class Stream:
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """The domains in order of first appearance, those before the start included."""
+        """The domains in order of first appearance, including those before the start."""
         return tuple(dict.fromkeys(segment.domain for segment in self.segments))
 
     @property
     def shifts(self) -> frozenset[int]:
-        """The steps at which a segment begins, those before the start included."""
+        """The steps at which a segment begins, including those before the start."""
         begins = accumulate(self._steps, initial=0)
         return frozenset(begin for begin, steps in zip(begins, self._steps, strict=False) if steps)
 
     def starting_at(self, step: int) -> Stream:
-        """Return the same stream from a step on; steps keep their numbers, and skipped batches are never made.
+        """Return the same stream from a step on; steps keep their numbers, and skipped batches are never generated.
 
         Args:
             step: The first step, from 0 to the number of steps of the whole stream.

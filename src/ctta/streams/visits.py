@@ -17,8 +17,8 @@ def random_visits(
 ) -> Stream:
     """Return the stream of continual dynamic change (CDC): short and long visits to domains that return.
 
-    While batches remain, a domain is drawn among those that have some left, each as likely as the others, and shows a
-    random number of its batches, from one to all that are left. Every image is shown once.
+    While batches remain, a domain is drawn uniformly from those that have some left, and shows a random number of its
+    batches, from one to all that are left. Every image is shown once.
 
     Args:
         domains: The domains to visit.

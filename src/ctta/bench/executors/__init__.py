@@ -37,8 +37,8 @@ def run_jobs(
         jobs: The jobs.
         folder: Folder of the runs.
         workers: Number of worker processes; with one, jobs run in this process.
-        ray: Address of a Ray cluster, which decides how many jobs run at once. An empty text means the cluster that
-            ``RAY_ADDRESS`` names or that runs on this machine, or else a new one.
+        ray: Address of a Ray cluster, which decides how many jobs run at once. An empty string means the cluster named
+            by ``RAY_ADDRESS`` or running on this machine, or else a new one.
         save_every: Seconds between two checkpoints of a run.
         progress: Shows the progress.
 
@@ -46,7 +46,7 @@ def run_jobs(
         The records, in the order of the jobs.
 
     Raises:
-        ParameterError: There is no worker, or both workers and a cluster are asked for.
+        ParameterError: ``workers`` is below 1, or both workers and a cluster are requested.
     """
     if workers < 1:
         raise ParameterError(f"There must be at least one worker. Got {workers}.")
@@ -79,7 +79,7 @@ def run_tasks(
         The records, in the order of the tasks.
     """
     records: dict[int, Record] = {}
-    # Closed at once if one of the runs fails: the executor then stops the others.
+    # Close the generator at once if a run fails, so that the executor stops the other runs.
     with closing(executor.run(tasks, folder, save_every=save_every, progress=progress)) as finished:
         for index, record in finished:
             records[index] = record

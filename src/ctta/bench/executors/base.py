@@ -1,4 +1,4 @@
-"""What every executor has in common."""
+"""Types shared by all executors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Task(Protocol):
-    """What can be run in this process: a job, or a run that is ready to start."""
+    """Something that can run in this process: a job, or a run that is ready to start."""
 
     def execute(self, folder: Path, *, save_every: float, progress: RunStarted | None) -> Record:
         """Run it, or find its record.
@@ -29,7 +29,7 @@ class Task(Protocol):
 
 
 class Executor(Protocol[T_contra]):
-    """Runs tasks. Closed or interrupted early, it stops the runs that are under way before it returns."""
+    """Runs tasks. If it is closed or interrupted early, it stops the active runs before it returns."""
 
     def run(
         self, tasks: Sequence[T_contra], folder: Path, *, save_every: float, progress: ProgressDisplay | None
@@ -40,5 +40,5 @@ class Executor(Protocol[T_contra]):
             tasks: The tasks, started in this order.
             folder: Folder of the runs.
             save_every: Seconds between two checkpoints of a run.
-            progress: Shows the runs of this process; the caller reports finished ones.
+            progress: Shows the progress of runs in this process; the caller reports finished ones.
         """

@@ -61,7 +61,7 @@ class Processes:
                 while waiting and idle:
                     pipe = idle.pop()
                     running[pipe], job = waiting.popleft()
-                    # A worker that is gone is noticed below, when its result is missing.
+                    # A dead worker is detected below, when its result is missing.
                     with suppress(OSError):
                         pipe.send(job)
                 ready = wait(running, timeout=_POLL)
@@ -74,7 +74,7 @@ class Processes:
 
 
 def _result(pipe: Connection, process: SpawnProcess, job: Job) -> Record:
-    """The record that a worker sends; an error that it sends is raised."""
+    """Receive the record of a job from a worker; if the worker sends an error, raise it."""
     try:
         result = pipe.recv()
     except (EOFError, OSError):
@@ -120,11 +120,11 @@ def _workers(count: int, folder: Path, save_every: float) -> Iterator[dict[Conne
 
 @contextmanager
 def _ctrl_c_blocked() -> Iterator[None]:
-    """Processes started here never receive Ctrl-C, not even while they import."""
+    """Processes started in this context never receive Ctrl-C, not even while they import modules."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    # If it were started later, it would lift the mask.
+    # Start the resource tracker first: if it started later, it would lift the mask.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -155,7 +155,7 @@ def _outcome(job: Job, folder: Path, save_every: float) -> Record | ExceptionWit
 
 
 def _stop_with_parent() -> None:
-    """Stop this process when its parent is gone, however that ended."""
+    """Stop this process when its parent has ended, for whatever reason."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -35,7 +35,7 @@ class Ray:
     here.
 
     Args:
-        address: Address of the cluster. An empty text means the one that ``RAY_ADDRESS`` names or that runs on this
+        address: Address of the cluster. An empty string means the one named by ``RAY_ADDRESS`` or running on this
             machine, or else a new one.
     """
 
@@ -90,7 +90,7 @@ class Ray:
 def _execute(job: Job, folder: Path, save_every: float) -> Record:
     """Run a job on a worker."""
     torch.set_num_threads(1)
-    # Ray cancels with SIGINT, which is ignored in a cluster that was started in the background of a shell.
+    # Ray cancels with SIGINT, which is ignored in a cluster that a shell started in the background.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     end = time.monotonic() + LOCK_TIMEOUT
     while True:
@@ -103,7 +103,7 @@ def _execute(job: Job, folder: Path, save_every: float) -> Record:
 
 
 def _record(ray: Any, ended: Any, job: Job) -> Record | None:
-    """The record of a run; None if its worker was stopped, after the run had saved at least one more step."""
+    """Return the record of a run; None if it was cancelled, after it had saved at least one more step."""
     try:
         record = ray.get(ended)
     except ray.exceptions.TaskCancelledError:
@@ -118,7 +118,7 @@ def _record(ray: Any, ended: Any, job: Job) -> Record | None:
 
 def _wait(ray: Any, running: Iterable[Any], count: int) -> list[Any]:
     """Wait until `count` runs have ended, and return them."""
-    # Ray reports lost workers on stdout, which is for results.
+    # Ray reports lost workers on stdout, which is reserved for results.
     with redirect_stdout(sys.stderr):
         ended, _ = ray.wait(list(running), num_returns=count)
     return list(ended)

@@ -21,9 +21,9 @@ from ctta.streams.batch import Batch
 class Threads:
     """Runs tasks in as many threads as torch would use, each with one torch thread.
 
-    One thread per run keeps all cores busy when the network is too small for several, is not slowed down by other
-    processes on the machine, and gives the same numbers whatever the number of cores. An interruption ends all runs
-    after their current step, without a checkpoint.
+    One thread per run keeps all cores busy even if the network is too small to use several, is not slowed down by other
+    processes on the machine, and gives the same numbers on any number of cores. An interruption ends all runs after
+    their current step, without a checkpoint.
     """
 
     def run(
@@ -43,7 +43,7 @@ class Threads:
             show = None if progress is None else progress.started(adapter, steps)
 
             def step(batch: Batch, log: StepFacts) -> None:
-                # Threads receive no signals, so each of them looks after every step.
+                # Threads receive no signals, so each of them checks for a stop after every step.
                 if stop.is_set():
                     raise CancelledError
                 if show is not None:
@@ -67,7 +67,7 @@ class Threads:
 
 @contextmanager
 def _one_torch_thread() -> Iterator[int]:
-    """Let torch compute with one thread; gives the number it had before."""
+    """Limit torch to one thread, and yield the previous number."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

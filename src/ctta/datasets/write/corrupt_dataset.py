@@ -15,7 +15,7 @@ from ctta.corruptions.constants import Scale
 from ctta.datasets.manifest import NAME, read_manifest, write_manifest
 from ctta.errors import BadData, ParameterError
 
-Progress = Callable[[str, int, int], None]  # what is made, images done, images in all
+Progress = Callable[[str, int, int], None]  # name of the part, images done, total
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Source(Protocol):
     side: int  # the shorter side in pixels
 
     def describe(self) -> dict[str, object]:
-        """What the manifest says of the input and the format of the output."""
+        """What the manifest says about the input and the format of the output."""
 
     def parts(self, recipe: Recipe) -> list[str]:
         """Return the files or folders to make, relative to the output folder.
@@ -63,7 +63,7 @@ class Source(Protocol):
         """
 
     def make(self, part: str, out: Path, recipe: Recipe, advance: Callable[[int], None]) -> None:
-        """Make one part, as a whole or not at all.
+        """Make one part, completely or not at all.
 
         Args:
             part: One of `parts`.
@@ -153,7 +153,7 @@ def _manifest(source: Source, recipe: Recipe) -> dict[str, Any]:
 
 
 def _continued(out: Path, asked: dict[str, Any]) -> dict[str, Any]:
-    """The manifest with what earlier runs made; refuses a folder that holds anything else."""
+    """Return the manifest with the parts that earlier runs made; refuse a folder that holds anything else."""
     found = read_manifest(out)
     if found is None:
         if out.exists() and any(out.iterdir()):

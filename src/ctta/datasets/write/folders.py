@@ -19,7 +19,7 @@ from ctta.datasets.write.corrupt_dataset import Recipe
 from ctta.errors import BadData, MissingData
 
 Format = Literal["jpeg", "png"]
-QUALITY = 85  # of the published JPEG files
+QUALITY = 85  # JPEG quality of the published files
 SMALLEST = 16
 _CHUNK = 16
 
@@ -40,7 +40,7 @@ class FolderSource:
         self.folder = folder
         self.format = file_format
         self.cropped = side
-        # As the published ImageNet-C: the shorter side to 256 for a crop of 224.
+        # As in the published ImageNet-C, which resizes the shorter side to 256 for a crop of 224.
         self.prepare = as_it_is if side is None else centre(side, resize=round(side * 8 / 7))
         self.paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
         if not self.paths:
@@ -118,7 +118,7 @@ class FolderSource:
         return _digest(out / part, [out / part / name for name in self.names])
 
     def _batches(self) -> Iterator[tuple[int, list[Image.Image]]]:
-        """Runs of neighbours that have one size, with the position of the first."""
+        """Yield runs of consecutive images of one size, each with the position of its first image."""
         batch: list[Image.Image] = []
         for position, path in enumerate(self.paths):
             picture = self._read(path)
