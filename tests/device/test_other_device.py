@@ -1,4 +1,4 @@
-"""The test device keeps its tensors apart from the CPU's, so that a mistake cannot pass on it."""
+"""The test device keeps its tensors apart from the CPU's, so that a mistake cannot go unnoticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live page: plain HTML, CSS and JavaScript all served by the service itself."""
+"""The live page: plain HTML, CSS and JavaScript, all served by the service itself."""
 
 from __future__ import annotations
 
