@@ -37,7 +37,7 @@ def normalised():
 ready = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 10))
 
 class Calmer(ctta.Tent):
-    """Tent that logs one more value."""
+    """Tent that logs one thing more."""
     def adapt(self, x):
         step = yield from super().adapt(x)
         return ctta.Step(step.logits, step.loss, {"calm": 1.0})
