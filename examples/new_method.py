@@ -41,7 +41,7 @@ class Confident(Adapter):
     def adapt(self, x: Tensor) -> Learning:
         """Predict, then take one step of cross-entropy on confident images."""
         logits = self.student(x)
-        yield logits.detach()  # the answer, before anything is learnt
+        yield logits.detach()  # the prediction, before anything is learnt
         confidence, label = logits.detach().softmax(1).max(1)
         sure = confidence > self.threshold
         log = {"sure": float(sure.sum())}

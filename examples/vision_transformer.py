@@ -60,7 +60,7 @@ for adapter in (ctta.Source(model), ctta.Tent(model), ctta.SAR(model), ctta.DMSE
     print(f"{report.method:7} {errors}  mean {report.mean:5.1f} %")
 
 # 5. Batches of one: without batch norm any method takes them. Learning from every single image needs a lower rate;
-#    with a window the adapter answers at once and learns once for every 16 images.
+#    with a window the adapter predicts at once and learns once for every 16 images.
 single = continual(domains, batch_size=1, images=50)
 for options in ({"lr": 1e-3 / 50}, {"window": 16}):
     adapter = ctta.Tent(model, **options)

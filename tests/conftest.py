@@ -1,4 +1,4 @@
-"""What every test has around it."""
+"""Fixtures for every test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A cache of its own for the session: tests neither use nor fill the user's."""
+    """Use a separate cache for the session: tests neither read nor fill the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CTTA_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield

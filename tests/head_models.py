@@ -27,7 +27,7 @@ class Net(nn.Module):
 
 
 class Hidden(nn.Module):
-    """A linear layer stands before the head."""
+    """A linear layer comes before the head."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Jobs from a flat list of fields, each put into the part of the job that has it."""
+"""Build jobs from keyword arguments, each assigned to the part of the job that has the field."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ctta.bench.jobs import Inputs, Job, Procedure, Workload
 
 
 def make_job(method: str, stream: str, model: str, **others: Any) -> Job:
-    """Make a job of these fields of its procedure, inputs and options."""
+    """Make a job from fields of its procedure, inputs and options."""
     return change_job(Job(Workload(Procedure(method), Inputs(stream, model))), **others)
 
 
 def change_job(job: Job, **changes: Any) -> Job:
-    """The same job with other fields of its procedure, inputs and options."""
+    """Return the job with some fields of its procedure, inputs and options replaced."""
 
     def changed(part: Any) -> Any:
         return replace(part, **{f.name: changes.pop(f.name) for f in fields(part) if f.name in changes})

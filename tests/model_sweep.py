@@ -66,7 +66,7 @@ def goes_on(method: str, model: nn.Module, side: int, folder: Path) -> None:
 
 
 def first_that_goes_on(methods: Sequence[str], model: nn.Module, side: int, folder: Path) -> str:
-    """The first of some methods that takes a model, and goes on; those before it refused the model by a named error."""
+    """The first of the methods that accepts a model and resumes; the ones before it refused it with a named error."""
     for method in methods:
         try:
             goes_on(method, model, side, folder)

@@ -20,7 +20,7 @@ DOMAINS = ("gaussian_noise", "fog", "contrast")
 
 
 def steps_of(wrong: tuple[int, ...], domains: tuple[str, ...] = DOMAINS, *, teacher: bool = False) -> list[Any]:
-    """Four steps of ten images per domain with so many wrong in each; entropy falls along the stream."""
+    """Four steps of ten images per domain with a given number of errors each; entropy falls along the stream."""
     steps: list[dict[str, Any]] = []
     for domain, count in zip(domains, wrong, strict=True):
         for _ in range(4):
@@ -49,7 +49,7 @@ def _adapter() -> Adapter:
 
 
 def record_of(method: str, steps: list[dict[str, Any]], *, seed: int = 0, **changes: Any) -> dict[str, Any]:
-    """A record as JSON that its steps add up to; ``changes`` are changes of its specification."""
+    """A JSON record that agrees with its steps; ``changes`` modify its specification."""
     spec = {
         "method": method,
         "settings": {},
@@ -86,6 +86,6 @@ def write_run(folder: Path, record: dict[str, Any], steps: list[dict[str, Any]] 
 
 
 def make_run(folder: Path, method: str, wrong: tuple[int, ...] = (4, 2, 1), **changes: Any) -> Path:
-    """A run with so many of ten answers wrong in each domain."""
+    """A run with the given number of errors per ten predictions in each domain."""
     steps = steps_of(wrong, teacher=method == "dmse")
     return write_run(folder, record_of(method, steps, **changes), steps)

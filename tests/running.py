@@ -1,4 +1,4 @@
-"""Runs that go on: waiting for them, and what must be equal when they were interrupted."""
+"""Helpers for resumed runs: waiting, and what must be equal after an interruption."""
 
 from __future__ import annotations
 

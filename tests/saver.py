@@ -12,7 +12,7 @@ WRITING = PACKAGE / "_system" / "files.py"
 
 
 def save_twice(path: str, line: int | None = None) -> int:
-    """Save before and after one step; the number of lines that writing the second file takes."""
+    """Save before and after one step; return the number of lines executed to write the second file."""
     torch.set_num_threads(1)
     adapter = ctta.DMSE(net(), seed=5)
     adapter.save(path)

@@ -1,4 +1,4 @@
-"""What every adapter does at its boundary: images in, answers out, options, owners, windows."""
+"""Behaviour of every adapter at its boundary: images, predictions, options, locking, windows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_bad_batch_gets_the_named_error_and_leaves_no_trace(images: Tensor, er
 def test_rounding_beyond_the_range_is_forgiven() -> None:
     beyond = x() * (1.0005 / x().max())
     assert beyond.max() > 1
-    # Images within the range that differ by a part in two thousand are answered nearly alike: nothing is cut off.
+    # Images within the range that differ by a part in two thousand get nearly the same logits: nothing is clipped.
     torch.testing.assert_close(ctta.Tent(net())(beyond), ctta.Tent(net())(beyond / 1.0005), rtol=1e-2, atol=1e-2)
 
 

@@ -1,4 +1,4 @@
-"""Freed memory is kept where glibc is, and nothing else is touched."""
+"""Freed memory is kept with glibc; on other systems nothing changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ print(pages() - before)
 
 @glibc_only
 def test_a_kept_block_is_not_paged_in_again() -> None:
-    """48 MB are 12,288 pages of 4 kB, fewer where the kernel gives larger ones."""
+    """48 MB are 12,288 pages of 4 kB, fewer if the kernel uses larger ones."""
     assert int(run(FAULTS.format("assert keep_freed_memory()"))) < 10
     assert int(run(FAULTS.format(""))) >= 10 * 24
 

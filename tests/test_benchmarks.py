@@ -1,4 +1,4 @@
-"""The measurements still run, count what they say, and compare like with like."""
+"""The measurements run, count what they claim, and compare like with like."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_three_hundred_steps_leave_no_tensor_behind(name: str) -> None:
 
 
 def test_dmse_differentiates_no_more_at_once_than_training_on_the_batch_and_its_view() -> None:
-    """Beyond that: the teacher, the source copy, the prototypes, and the projection, which training has not."""
+    """Beyond that: the teacher, the source copy, the prototypes, and the projection, which plain training lacks."""
     memory, plan = part("memory"), part("plan")
     subject = plan.TINY
     ours, training = memory._stepped(subject, "dmse"), memory._trained(subject, 2)

@@ -1,4 +1,4 @@
-"""What a model computed from its weights and kept does not outlive a change of the weights."""
+"""A value that a model computes from its weights and caches is dropped when the weights change."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_module_that_keeps_no_tensors_stays_in_eval_mode_untouched() -> None:
     modes: list[bool] = []
 
     class Merging(nn.Linear):
-        """Folds something into its weight in eval mode, as LoRA layers do; to unfold and fold again would round."""
+        """Folds a factor into its weight in eval mode, as LoRA layers do; unfolding and folding again would round."""
 
         def train(self, mode: bool = True) -> Merging:
             modes.append(mode)

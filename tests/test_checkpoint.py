@@ -194,11 +194,11 @@ def test_a_header_that_is_not_ours_is_named(tmp_path: Path, header: str) -> None
 
 @pytest.mark.slow
 def test_a_process_killed_while_saving_leaves_a_complete_state(tmp_path: Path) -> None:
-    """SIGKILL at every line that writes the file: it holds the state before or after, and goes on from there."""
+    """SIGKILL at every line that writes the file: it holds the state before or after, and resumes from there."""
     lines = save_twice(str(tmp_path / "whole.ctta"))
     x, truth = stream(), ctta.DMSE(net(), seed=5)
     answers = [truth(x[0]), truth(x[1])]
-    # A server that has torch imported forks the victims: each is ready in milliseconds, and has one thread.
+    # A fork server with torch imported starts the processes: each is ready in milliseconds and has one thread.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["saver", "ctta.methods", "ctta._adapter.checkpoint", "torch._dynamo"])
     found = []

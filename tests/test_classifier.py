@@ -1,4 +1,4 @@
-"""Classifier finds the linear head of a model, shows what it is given, and refuses what is not a head."""
+"""Classifier finds the linear head of a model, exposes its parts, and refuses layers that are not a head."""
 
 from __future__ import annotations
 

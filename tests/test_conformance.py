@@ -81,14 +81,14 @@ CASES: dict[str, Callable[[], ctta.Adapter]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_logits_equal_the_reference(case: str) -> None:
     adapter = CASES[case]()
-    # The dmse_* vectors hold the sum of student and teacher; the answer is their mean.
+    # The dmse_* vectors hold the sum of student and teacher; the prediction is their mean.
     scale = 2 if case.startswith("dmse") else 1
     logits = torch.stack([scale * adapter(x) for x in stream()])
     torch.testing.assert_close(logits, vector(f"logits/{case}"), rtol=0, atol=1e-9)
 
 
 def test_cotta_without_views_equals_the_reference_until_rounding_noise_is_all_it_learns_from() -> None:
-    # Student and teacher start equal, so the gradient is exactly zero and Adam, whose step is blind to scale,
+    # Student and teacher start equal, so the gradient is exactly zero and Adam, whose step ignores scale,
     # amplifies rounding by lr / eps = 1e5 a batch: 1e-15, 1e-13, 1e-7, then the size of an Adam step.
     adapter = MaskedCoTTA("cotta_adam_noaug", p_th=0.0)
     logits = torch.stack([adapter(x) for x in stream()])

@@ -49,7 +49,7 @@ CASES: dict[str, Callable[[], ctta.Adapter]] = {
 }
 
 
-# What a case traces beside its logits: (8, columns).
+# What a case traces in addition to its logits: (8, columns).
 TRACES: dict[str, Callable[[ctta.Adapter, ctta.Step], Tensor]] = {
     "cmf": lambda adapter, step: torch.tensor([step.log["hidden_kept"], adapter.variance], dtype=torch.float64),
     "asr": lambda adapter, step: torch.tensor(

@@ -1,4 +1,4 @@
-"""ctta doctor: what it says of models that methods serve and of models they refuse."""
+"""ctta doctor: its report on models that methods accept and on models they refuse."""
 
 from __future__ import annotations
 

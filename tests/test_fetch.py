@@ -1,4 +1,4 @@
-"""Fetching against a local host that drops, lies, ignores and refuses; no other address is touched."""
+"""Fetching from a local host that drops connections, sends wrong data and refuses; no other host is contacted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Host(BaseHTTPRequestHandler):
-    """Behaves as the first part of the path says."""
+    """A server whose behaviour is chosen by the first part of the path."""
 
     def do_GET(self):
         server = self.server

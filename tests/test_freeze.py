@@ -1,4 +1,4 @@
-"""Out of an adapter: freezing, exporting, and loading the adapted weights into the user's own net."""
+"""Leaving the adapter: freezing, exporting, and loading the adapted weights into the user's own net."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ctta.testing.compare import difference
 from ctta.testing.models import bn_cnn
 from ctta.testing.task import drifting_images, trained
 
-# The mean over random views is no fixed function: frozen, CoTTA and PETAL predict with the teacher on the images.
+# The mean over random views is not a fixed function: frozen, CoTTA and PETAL predict with the teacher on the images.
 # LAME corrects the predictions of a batch until they converge: frozen, it predicts with the model alone.
 FIXED = sorted(set(methods()) - {"cotta", "lame", "petal"})
 

@@ -1,4 +1,4 @@
-"""Importing is fast because what is heavy comes on first use."""
+"""Importing is fast because heavy modules are loaded on first use."""
 
 from __future__ import annotations
 

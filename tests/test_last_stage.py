@@ -56,7 +56,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """A vision transformer none of whose names is in the published list."""
+    """A vision transformer with no layer name in the published list."""
 
     def __init__(self, depth: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""channels_last is used where it is safe, and only there."""
+"""channels_last is used if and only if it is safe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ctta.nets.models import MODELS
 
 
 class OwnConv(nn.Module):
-    """A 1x1 convolution by hand, of which only the weight can be seen from outside."""
+    """A hand-written 1x1 convolution that exposes only its weight."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

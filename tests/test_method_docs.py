@@ -1,4 +1,4 @@
-"""The pages of docs/methods say what the code does."""
+"""The pages of docs/methods match the code."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_display_equations_are_on_lines_of_their_own_and_survive_markdown(name: 
     text = generator.by_hand(page(name))
     assert text.count("$$") % 2 == 0
     for formula in re.findall(r"\$\$(.*?)\$\$", text, re.DOTALL):
-        # A backslash before punctuation is an escape of markdown, which eats it.
+        # A backslash before punctuation is a Markdown escape, so the backslash would be lost.
         assert not re.search(r"\\[^A-Za-z\s]", formula), formula
         assert formula.count("{") == formula.count("}")
 
@@ -107,7 +107,7 @@ def test_a_page_names_nothing_that_its_code_does_not_have(name: str) -> None:
 
 
 def known_names(name: str) -> set[str]:
-    """Every word of the method's file, and of the modules all methods stand on."""
+    """Every word in the method's file and in the modules that all methods build on."""
     package = ROOT / "src" / "ctta"
     files = [
         *package.glob("*.py"),

@@ -1,4 +1,4 @@
-"""Every method keeps the points about state on models that keep theirs in unusual ways."""
+"""Every method keeps the contract's points about state on models that store state in unusual ways."""
 
 from __future__ import annotations
 

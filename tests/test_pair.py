@@ -1,4 +1,4 @@
-"""A batch and its view: what may be forgotten and made again, and what that costs."""
+"""A batch and its view: which activations may be discarded and recomputed, and what that costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users can name after ``import ctta``: submodules, and every exception in one place."""
+"""What users can reach after ``import ctta``: submodules, and every exception in one place."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def exceptions_of(module: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_a_submodule_is_an_attribute_that_needs_no_import(name: str) -> None:
-    # __getattr__ is what answers before anything has imported the submodule.
+    # __getattr__ resolves the name before anything has imported the submodule.
     assert ctta.__getattr__(name) is importlib.import_module(f"ctta.{name}")
     assert name in dir(ctta)
 

@@ -1,4 +1,4 @@
-"""Names of methods: built in, registered, of plug-ins, and of the user's own files."""
+"""Names of methods: built in, registered, from plug-ins, and from the user's own files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def method_file(tmp_path: Path) -> Path:
 
 
 def install(folder: Path, *lines: str, module: str = METHOD, group: str = "ctta.methods") -> None:
-    """Make a distribution with entry points, as pip would leave it in a folder."""
+    """Create a distribution with entry points, as pip would install it in a folder."""
     info = folder / "far_out-1.2.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: far-out\nVersion: 1.2\n")

@@ -1,4 +1,4 @@
-"""The published results are those of the records beside them."""
+"""The published results match the records next to them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_rows_of_a_table_are_averaged_over_the_seeds_they_all_have(results: Modu
 
 
 def test_the_figures_are_those_of_the_records() -> None:
-    """Of the figures that are drawn without matplotlib, whose files depend on its version."""
+    """Compare figures drawn without matplotlib only: its output depends on its version."""
     figures = script("figures")
     (drawing,) = experiment("teacher").drawings
     drawn = drawing.draw(figures.outcomes("teacher", RECORDS)).svg("Entropy")

@@ -1,4 +1,4 @@
-"""Statistics of batch norms: values and gradients against loops, and how an adapter takes and keeps the choice."""
+"""Statistics of batch norms: values and gradients against loops, and how an adapter applies and stores the choice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHAPES = {
 
 
 class NormAct(nn.BatchNorm2d):
-    """A batch norm with an activation inside, as other libraries have it."""
+    """A batch norm with a built-in activation, as in some other libraries."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x).relu()
@@ -128,7 +128,7 @@ def test_gradients_take_the_correction_of_the_batchs_normalisation_as_a_constant
     batch_mean = y.mean((0, 2, 3))
     batch_std = ((y - view(batch_mean)).square().mean((0, 2, 3)) + 1e-5).sqrt()
     r, d = (batch_std / std).detach(), ((batch_mean - mean) / std).detach()
-    if isinstance(statistics, Source):  # nothing of the batch is in the statistics
+    if isinstance(statistics, Source):  # the statistics do not depend on the batch
         normal = (y - view(mean)) / view(std)
     else:
         normal = (y - view(batch_mean)) / view(batch_std) * view(r) + view(d)
@@ -222,7 +222,7 @@ def test_methods_with_statistics_of_their_own_refuse_the_option() -> None:
     assert not {"statistics"} & (set(ctta.RoTTA.arguments()) | set(ctta.Source.arguments()))
 
     class Untouched(ctta.Adapter):
-        """A method that never asks for batch statistics, and does not say so."""
+        """A method that never uses batch statistics but does not declare it."""
 
         learns = False
 

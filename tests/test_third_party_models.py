@@ -1,4 +1,4 @@
-"""Models of transformers, torchvision and timm work as they come: no branch in ctta knows them."""
+"""Models of transformers, torchvision and timm work unchanged: ctta has no special case for them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _built(name: str) -> nn.Module:
         torch.manual_seed(0)
         model = CASES[name].build().eval()
         head = model.get_submodule(CASES[name].head)
-        # Some libraries start the head at zero, which would make every comparison of logits an empty one.
+        # Some libraries start the head at zero, which would make every comparison of logits vacuous.
         nn.init.normal_(head.weight, std=0.1)
         nn.init.normal_(head.bias, std=0.1)
     return model

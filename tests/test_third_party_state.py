@@ -1,4 +1,4 @@
-"""Models of transformers and torchvision whose state or last stage used to be read wrongly."""
+"""Models of transformers and torchvision whose state or last stage used to be read incorrectly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every family of timm can be adapted, saved, loaded and frozen, and every method serves some of them."""
+"""Every family of timm can be adapted, saved, loaded and frozen, and every method works with some of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIGHT = [name for name in METHODS if methods()[name].passes in ((1, 0), (1, 1))]
 
 
 def turns() -> dict[str, list[str]]:
-    """The methods to try on every family, in order: each begins with the next one, so that all have their turns."""
+    """The methods to try on every family, in order: each family starts with the next method, so that all are tried."""
     found = {}
     for large in (False, True):
         names = LIGHT if large else METHODS

@@ -1,4 +1,4 @@
-"""Code the user names: it may print, raise and exit, and each is told by name."""
+"""The user's own code may print, raise or exit; each of these is reported by name."""
 
 from __future__ import annotations
 

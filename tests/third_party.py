@@ -1,4 +1,4 @@
-"""Libraries of models, imported where they are installed."""
+"""Libraries of models, imported if they are installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEPT: list[torch.library.Library] = []
 def third_party(name: str) -> ModuleType:
     """A library of the extra ``models``; a test that asks for one that is not installed is skipped."""
     with warnings.catch_warnings():
-        # What a library warns of while it is imported is not about us.
+        # Warnings while a library is imported are not about ctta.
         warnings.simplefilter("ignore")
         # timm needs it, and transformers looks into it where it is installed.
         _import_torchvision()
@@ -23,7 +23,7 @@ def third_party(name: str) -> ModuleType:
 
 
 def _import_torchvision() -> None:
-    """Import torchvision, with its operators declared where its own extension does not load."""
+    """Import torchvision, and declare its operators if its own extension does not load."""
     try:
         import torchvision  # noqa: F401, PLC0415
     except ImportError:

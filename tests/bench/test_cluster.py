@@ -48,7 +48,7 @@ def ray() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def whole(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What LONG gives in this process."""
+    """The result of LONG in this process."""
     folder = tmp_path_factory.mktemp("whole")
     return facts(execute(LONG, folder), folder)
 
@@ -78,7 +78,7 @@ def process_at(folder: Path) -> int:
 
 
 def end_the_worker(folder: Path, how: signal.Signals) -> list[str]:
-    """End the worker of a run after its first checkpoint; the lines that checkpoint has behind it."""
+    """End the worker of a run after its first checkpoint; return the log lines before it."""
     wait_for(lambda: list(folder.rglob("step-*.ctta")))
     worker = process_at(folder)
     os.kill(worker, signal.SIGSTOP)
@@ -90,7 +90,7 @@ def end_the_worker(folder: Path, how: signal.Signals) -> list[str]:
 
 
 def ending(folder: Path, how: signal.Signals) -> tuple[Any, list[str]]:
-    """What LONG gives on the cluster while its worker is ended, and the lines behind the checkpoint of that moment."""
+    """The result of LONG on the cluster with its worker ended midway, and the log lines before its checkpoint."""
     with ThreadPoolExecutor(1) as pool:
         saved = pool.submit(end_the_worker, folder, how)
         [record] = run_jobs([LONG], folder, ray="", save_every=0.0)
@@ -116,7 +116,7 @@ def test_a_run_whose_worker_ends_goes_on_from_its_checkpoint(
 ) -> None:
     found, saved = ending(tmp_path, how)
     assert found == whole
-    # A step that was made again would have taken another time.
+    # A repeated step would have a different duration.
     assert 0 < len(saved) < STEPS and lines_of(tmp_path)[: len(saved)] == saved
     assert capsys.readouterr().out == ""
 

@@ -1,4 +1,4 @@
-"""Comparison: like with like, seeds together, the best marked, in four forms."""
+"""Comparison: only comparable runs, seeds averaged, the best marked, in four formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run is known by the content of all its images, hashed once."""
+"""A run is identified by the content of all its images, hashed once."""
 
 from __future__ import annotations
 

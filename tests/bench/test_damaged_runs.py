@@ -1,4 +1,4 @@
-"""Interrupted runs with damaged files: they go on from what is sound, or say what to delete."""
+"""Interrupted runs with damaged files: they resume from undamaged files, or say what to delete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOB = make_job("tent", "digits", "digits_resnet8", corruptions=("fog", "contrast
 
 
 class Interrupted(Exception):
-    """Stands for Ctrl-C."""
+    """Simulates Ctrl-C."""
 
 
 @pytest.fixture(scope="module")

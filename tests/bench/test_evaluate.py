@@ -11,7 +11,7 @@ from ctta.streams import Batch
 
 
 class Scripted(Adapter):
-    """Answers class 0 for every image until it has learnt once, class 1 afterwards."""
+    """Predicts class 0 for every image until it has learnt once, class 1 afterwards."""
 
     learns = False
     passes = (1, 0)

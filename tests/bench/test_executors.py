@@ -1,4 +1,4 @@
-"""Executors: whichever runs the tasks, the records are the same and in their order."""
+"""Executors: every executor returns the same records in the same order."""
 
 from __future__ import annotations
 

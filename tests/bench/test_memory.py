@@ -1,4 +1,4 @@
-"""The memory of a run is its own."""
+"""The memory reported for a run is that run's alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ print(high - start, high - peak_memory())
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process forget its peak")
 def test_a_run_does_not_answer_for_what_its_process_or_its_parent_did_before() -> None:
-    """The tests' own process, the parent here, is larger than its child, and getrusage tells the parent's size."""
+    """The tests' own process, the parent here, is larger than its child, and getrusage reports the parent's size."""
     found = subprocess.run([sys.executable, "-c", PEAKS], check=True, capture_output=True, text=True).stdout
     rise, fall = map(int, found.split())
     # The kernel counts pages per core and adds up now and then: not to the byte.

@@ -19,7 +19,7 @@ Steps = list[dict[str, Any]]
 
 
 def steps_of(batches: list[tuple[str, int]], images: int = 10) -> Steps:
-    """A step per batch, with its domain and how many of its images are wrong."""
+    """A step per batch, with its domain and number of errors."""
     step = {"severity": 5, "images": images, "seconds": 0.1, "entropy_right": [0] * 20, "entropy_wrong": [0] * 20}
     return [step | {"index": i, "domain": d, "wrong": w, "error": 0.0} for i, (d, w) in enumerate(batches)]
 
@@ -29,7 +29,7 @@ SECOND = [("fog", 4), ("fog", 3), ("snow", 4), ("snow", 1)]
 
 
 def test_the_batches_of_one_place_in_all_domains_are_one_observation() -> None:
-    # Of 20 answers each: 11 and 8 wrong in the first batches, 5 and 4 in the second ones.
+    # Of 20 predictions each, 11 and 8 are incorrect in the first batches, 5 and 4 in the second.
     assert paired_difference(steps_of(FIRST), steps_of(SECOND)) == pytest.approx((10.0, 5.0))
 
 

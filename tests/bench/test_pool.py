@@ -1,4 +1,4 @@
-"""Runs in several processes at once: stopped, killed and lost, they end with the numbers of runs that were let be."""
+"""Runs in several processes at once: stopped, killed or lost, they end with the numbers of uninterrupted runs."""
 
 from __future__ import annotations
 
@@ -81,22 +81,22 @@ def jobs(code: Path, images: Path) -> list[Job]:
 
 @pytest.fixture(scope="module")
 def whole(one_thread: None, jobs: list[Job], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What the jobs give one by one in this process."""
+    """The results of the jobs run one by one in this process."""
     folder = tmp_path_factory.mktemp("whole")
     return all_numbers(jobs, folder)
 
 
 @pytest.fixture(scope="module")
 def line(code: Path, images: Path) -> list[str]:
-    """The command that has two workers do the jobs."""
+    """The command that runs the jobs in two workers."""
     own = [f"{code}:Halting", "cifar10-c", "--model", f"{code}:build", "--data", str(images)]
     return ["run", *own, *OPTIONS.split()]
 
 
 @pytest.fixture
 def parent(line: list[str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that has two others do the jobs; all are in a group of their own."""
-    # A script in the background, which the tests may be run by, has Ctrl-C ignored.
+    """A process that runs the jobs in two workers, all in a new process group."""
+    # Tests may run in a background script, for which Ctrl-C is ignored.
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     process = subprocess.Popen(
         [sys.executable, "-c", f"{heard}; from ctta.cli import main; main()", *line, "--out", str(tmp_path)],
@@ -139,7 +139,7 @@ def workers_of(parent: int) -> list[int]:
 
 
 def run_of(worker: int) -> Path:
-    """The run that a worker is at."""
+    """The run that a worker is working on."""
     for link in Path(f"/proc/{worker}/fd").iterdir():
         with suppress(OSError):
             if (lock := link.readlink()).name == "lock":
@@ -148,7 +148,7 @@ def run_of(worker: int) -> Path:
 
 
 def hold(parent: int) -> dict[int, Path]:
-    """Wait until two workers stand still, each in the middle of a run; those runs."""
+    """Wait until two workers are paused, each in the middle of a run; return those runs."""
 
     def held() -> list[int]:
         found = [number for number, state, above, _ in processes() if above == parent and state == "T"]
@@ -163,27 +163,27 @@ def let_go(workers: Iterable[int]) -> None:
 
 
 def asked_to_end(worker: int) -> bool:
-    """Whether SIGTERM waits for a worker that stands still."""
+    """Whether SIGTERM is pending for a paused worker."""
     status = Path(f"/proc/{worker}/status").read_text()
     [pending] = [line.split()[1] for line in status.splitlines() if line.startswith("ShdPnd")]
     return bool(int(pending, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def output_at_the_end(parent: subprocess.Popen[str]) -> str:
-    """What was said on stderr, once no process is left."""
+    """The output on stderr, once no process is left."""
     _, told = parent.communicate(timeout=120)
     wait_for(lambda: all(session != parent.pid for *_, session in processes()), every=0.1)
     return told
 
 
 def check_saved(runs: Iterable[Path], folder: Path, jobs: list[Job], whole: Any) -> None:
-    """Every run has a checkpoint of its last step, and goes on from there."""
+    """Every run has a checkpoint of its last step, and resumes from there."""
     saved = {run: lines_of(run) for run in runs}
     for run, lines in saved.items():
         assert [path.name for path in run.glob("step-*.ctta")] == [f"step-{len(lines):08d}.ctta"]
         assert 0 < len(lines) < STEPS
     assert all_numbers(jobs, folder) == whole
-    # A step that was made again would have taken another time.
+    # A repeated step would have a different duration.
     assert all(lines_of(run)[: len(lines)] == lines for run, lines in saved.items())
 
 
@@ -230,7 +230,7 @@ def test_ctrl_c_again_does_not_wait_for_the_workers(parent: subprocess.Popen[str
     runs = hold(parent.pid)
     os.killpg(parent.pid, signal.SIGINT)
     wait_for(lambda: all(map(asked_to_end, runs)))
-    # The workers stand still: they cannot end by themselves.
+    # The workers are paused: they cannot end by themselves.
     os.killpg(parent.pid, signal.SIGINT)
     assert "Traceback" not in output_at_the_end(parent) and parent.returncode > 0
 

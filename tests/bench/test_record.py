@@ -1,4 +1,4 @@
-"""Records as values: they are the JSON they were read from, whatever a later version adds to it."""
+"""Records as values: they keep the JSON they were read from, including keys that a later version adds."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ JOB = make_job(
 
 
 class Interrupted(Exception):
-    """Stands for Ctrl-C."""
+    """Simulates Ctrl-C."""
 
 
 def interrupt_after(count: int) -> Any:
@@ -333,7 +333,7 @@ def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path) -> None:
         torch.set_num_threads(1)
         record = execute(job, tmp_path, progress=listen)
         assert torch.get_num_threads() == 1
-        assert threads == [2] * 4  # the second step came after the last checkpoint, and is made again
+        assert threads == [2] * 4  # the second step came after the last checkpoint, and is repeated
         assert record.environment["threads"] == 2
         assert execute(job, tmp_path / "other").environment["threads"] == 1
     finally:

@@ -1,4 +1,4 @@
-"""Data by name: image lists choose among the files of ImageNet-C, and become part of what a run is."""
+"""Data by name: image lists choose among the files of ImageNet-C, and become part of a run's specification."""
 
 from __future__ import annotations
 

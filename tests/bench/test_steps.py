@@ -1,4 +1,4 @@
-"""Step logs are read plain and compressed, and damage is named."""
+"""Step logs are read plain and compressed, and damage raises a named error."""
 
 from __future__ import annotations
 

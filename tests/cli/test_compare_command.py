@@ -1,4 +1,4 @@
-"""ctta compare: the table on stdout, what makes its rows unlike on stderr."""
+"""ctta compare: the table on stdout, the differences between its rows on stderr."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_a_demo_that_is_interrupted_ends_at_once_and_leaves_no_record(tmp_path):
                 seen.append(batch.index)
                 raise KeyboardInterrupt
 
-            # The costlier method begins first, and is the one asked about last.
+            # The costlier method starts first, although it is listed last.
             return listen if type(adapter).__name__ == "Tent" else lambda batch, log: seen.append(batch.index)
 
         def finished(self, record):

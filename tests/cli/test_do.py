@@ -1,4 +1,4 @@
-"""Command lines as TOML files: the same words as typed, the same records, mistakes told before anything runs."""
+"""Command lines as TOML files: the same words as typed, the same records, mistakes reported before anything runs."""
 
 from __future__ import annotations
 

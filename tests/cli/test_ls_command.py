@@ -1,4 +1,4 @@
-"""ctta ls: what there is by name."""
+"""ctta ls: lists of everything available by name."""
 
 from __future__ import annotations
 

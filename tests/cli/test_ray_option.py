@@ -1,4 +1,4 @@
-"""--ray with an address, without one, and where it has nothing to do."""
+"""--ray with an address, without one, and with an empty one."""
 
 from __future__ import annotations
 

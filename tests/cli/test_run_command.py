@@ -1,4 +1,4 @@
-"""ctta run: what it says of runs, on stderr."""
+"""ctta run: its messages about runs on stderr."""
 
 from __future__ import annotations
 

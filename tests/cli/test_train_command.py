@@ -1,4 +1,4 @@
-"""ctta train: a model file, and what it says of it."""
+"""ctta train: the model file, and what is printed about it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Sound(Adapter):
         self.begin(norm_affine(self.student))
 
     def prepare(self) -> None:
-        """Where the broken ones set up what they break."""
+        """Hook in which the broken adapters set up what they break."""
 
     def adapt(self, x: Tensor) -> Step:
         logits = self.student(x)
@@ -77,7 +77,7 @@ class KeepsTheOptimizer(Sound):
 
 
 class CountsInSecret(Sound):
-    """Its answer depends on a number that is neither reset nor saved."""
+    """Its prediction depends on a number that is neither reset nor saved."""
 
     def prepare(self) -> None:
         self.secret = 0
@@ -240,7 +240,7 @@ class Collapses(Sound):
 
 
 class RefusesFamilies(Sound):
-    """Raises a named error where it cannot work, which is allowed."""
+    """Raises a named error if it cannot work, which is allowed."""
 
     def prepare(self) -> None:
         if not batch_norms(self.student):

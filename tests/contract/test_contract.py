@@ -41,7 +41,7 @@ CASES = [
 
 @cache
 def subject_of(method: str, family: str) -> Subject | CttaError:
-    """The method around a trained network of this family, or the named error by which it refuses the family."""
+    """The method around a trained network of this family, or the named error with which it refuses the family."""
     make = partial(methods()[method], **SETTINGS.get(method, {}))
     model = partial(trained, FAMILIES[family])
     try:

@@ -1,4 +1,4 @@
-"""What a user gives at the start (prototypes, Fisher weights, source images) outlives a reset and a checkpoint."""
+"""What a user gives at the start (prototypes, Fisher weights, source images) survives a reset and a checkpoint."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_the_seed_chooses_the_samples_and_a_reset_draws_the_same_again() -> None
 
 
 class Unannotated(Adapter):
-    """As methods of users are often written."""
+    """A method as users often write it."""
 
     learns = False
     passes = (1, 0)

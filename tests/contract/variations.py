@@ -1,4 +1,4 @@
-"""What the contract needs to know of a method: cheaper settings, and arguments that need company to show."""
+"""What the contract needs to know about a method: cheaper settings, and arguments that depend on others."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def replay(seed: int) -> dict[str, Any]:
 
 
 def fisher(model: Classifier) -> dict[str, Any]:
-    """Weights that count, and margins that keep samples after the first step, which is the one it cannot change."""
+    """Weights large enough to matter, and margins that keep samples after the first step, which they cannot change."""
     weights = torch.ones(sum(p.numel() for p in norm_affine(model)))
     return {"fisher": weights, "e_margin": 1.0, "d_margin": 1.0}
 
 
 def posterior(model: Classifier) -> dict[str, Any]:
-    """A posterior that is not the source, with a weight that counts."""
+    """A posterior that differs from the source, with a weight large enough to matter."""
     flat = torch.cat([p.detach().flatten() for p in model.model.parameters()])
     return {"prior_mean": 0.9 * flat, "prior_var": 0.1 + flat**2, "prior_weight": 1.0}
 

@@ -31,7 +31,7 @@ class Case:
     prepare: Callable[[Any], None] = lambda adapter: None
 
     def source(self) -> nn.Module:
-        """The network on the CPU; only the usual one is trained, which takes time."""
+        """The network on the CPU; only the default one is trained, because training takes time."""
         return trained() if self.model is bn_cnn else self.model()
 
     def classifier(self) -> Classifier:

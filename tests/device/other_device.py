@@ -32,7 +32,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 
-# With its index, because torch asks a driver for the index where it is left out.
+# With its index, because torch asks a driver for the index if it is left out.
 DEVICE = torch.device("lazy:0")
 
 _aten = torch.ops.aten
@@ -93,7 +93,7 @@ class OtherTensor(Tensor):
 
 
 class _Factories(TorchDispatchMode):
-    """Sees what has no tensor of the device among its arguments: factories, and copies from the CPU."""
+    """Handles calls without a tensor of the device among their arguments: factories, and copies from the CPU."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _run(func, args, kwargs or {})
@@ -101,7 +101,7 @@ class _Factories(TorchDispatchMode):
 
 @contextmanager
 def other_device() -> Iterator[torch.device]:
-    """Inside, DEVICE exists, also for threads that are started there."""
+    """Make DEVICE exist inside the context, also for threads that are started there."""
     autocast, run = torch.autocast, threading.Thread.run
 
     def run_here(thread: threading.Thread) -> None:
@@ -159,7 +159,7 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not here:
         return result
     result = _each(_put, result)
-    # In-place operations give back the very tensor they were given, and views share its storage.
+    # In-place operations return the very tensor they were given, and views share its storage.
     return return_and_correct_aliasing(func, args, kwargs, result) if aliases else result
 
 

@@ -22,7 +22,7 @@ every_state = pytest.mark.parametrize("name", STATES)
 
 @cache
 def on_the_cpu(name: str) -> tuple[list[Any], Any]:
-    """The steps, the last answer and the state of a stream that never left the CPU."""
+    """The steps, the last prediction and the state of a stream that never left the CPU."""
     adapter = CASES[name].build(CASES[name].classifier())
     with sdpa_kernel(SDPBackend.MATH):
         return ended(adapter, [adapter.step(x) for x in batches()])
@@ -30,7 +30,7 @@ def on_the_cpu(name: str) -> tuple[list[Any], Any]:
 
 @pytest.fixture
 def expected(name: str) -> tuple[list[Any], Any]:
-    """The stream on the CPU, run before the device is there."""
+    """The stream on the CPU, run before the device exists."""
     return on_the_cpu(name)
 
 
@@ -43,8 +43,8 @@ def ended(adapter: Adapter, steps: list[Any]) -> tuple[list[Any], Any]:
 
 
 def away(adapter: Adapter, device: torch.device) -> list[str]:
-    """What an adapter holds that is not on the device; Adam's step counters and the generator belong to the CPU."""
-    # A remembered scalar may stay behind: torch lets it meet tensors of any device.
+    """Tensors of an adapter that are not on the device; Adam's step counters and the generator belong to the CPU."""
+    # A remembered scalar may stay behind: torch lets it combine with tensors of any device.
     source = {f"source of {name}": value for name, value in adapter._initial.items() if value.dim() > 0}
     held = {**adapter._state(), **source}
     if adapter._window is not None and adapter._window.images is not None:

@@ -1,4 +1,4 @@
-"""The test device keeps its tensors apart from the CPU's, so that a mistake cannot pass on it."""
+"""The test device keeps its tensors apart from the CPU's, so that a mistake cannot go unnoticed."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_training_gives_the_numbers_of_the_cpu(device: torch.device) -> None:
     here = copy.deepcopy(there)
     optimizers = [torch.optim.Adam(model.parameters(), foreach=True) for model in (there, here)]
     identity = [id(p) for p in here.parameters()]
-    here.to(device)  # after the optimizer, which has to go on with the same parameters
+    here.to(device)  # after the optimizer, which must keep using the same parameters
     assert [id(p) for p in here.parameters()] == identity
     x, y = torch.rand(4, 3, 8, 8), torch.arange(4)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""A service with its model on another device answers and learns as one on the CPU does."""
+"""A service with its model on another device predicts and learns as one on the CPU does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMITS = Limits(wait=0.0, learn_share=1.0, save_every=1)
 
 
 def served(method: str, folder: Path, device: torch.device, parts: int) -> list[Any]:
-    """The answers of a stream, which starts anew from its folder before every part, and a probe and a lone image."""
+    """The predictions of a stream, which restarts from its folder before every part, a probe and a single image."""
     answers = []
     make = partial(get_method(method), **CASES[method].arguments())
     for part in range(parts):
@@ -50,7 +50,7 @@ def on_the_cpu(method: str, folder: Path) -> list[Any]:
 
 @pytest.fixture
 def expected(method: str, tmp_path: Path) -> list[Any]:
-    """The same service on the CPU, before the device is there."""
+    """The same service on the CPU, before the device exists."""
     return on_the_cpu(method, tmp_path / "cpu")
 
 

@@ -50,7 +50,7 @@ def saved_files(folder: Path) -> list[Path]:
 
 
 def survives(file: Path, damage: Damage, chance: random.Random) -> bool:
-    """Whether a damaged copy loads; it then holds what the file holds. Any error but a named one is raised."""
+    """Whether a damaged copy loads, and then holds what the file holds. Any error but a named one is raised."""
     data = bytearray(file.read_bytes())
     damage(data, chance)
     copy = file.with_suffix(".damaged")
@@ -178,7 +178,7 @@ _OTHER_VALUES = (None, [], {}, "x", -1, 1e308, True, {"tensor": "x"}, {"map": 3}
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Every container inside a JSON value with every key it has."""
+    """Every container inside a JSON value, with each of its keys."""
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
     return [place for key in keys for place in [(value, key), *_places(value[key])]]
 
@@ -189,7 +189,7 @@ def _change(header: Any, chance: random.Random) -> None:
 
 
 def _drop(header: Any, chance: random.Random) -> None:
-    """Replace a part of the structure by a value that cannot stand for it."""
+    """Replace part of the structure by a value that does not fit there."""
     places = [(c, k) for c, k in _places(header["extra"]) if isinstance(c[k], (dict, list))]
     container, key = chance.choice(places)
     container[key] = {"map": 3}

@@ -43,7 +43,7 @@ def main(count: int, seed: int) -> None:
 
 
 def interrupted_step_is_whole(name: str, chance: random.Random) -> bool:
-    """Interrupt one step of a method; whether it was undone. Raises AssertionError on a torn state."""
+    """Interrupt one step of a method and return whether it was undone; raise AssertionError on a torn state."""
     subject = Subject(methods()[name])
     arguments = BUSY.get(name, {}) | chance.choice(
         [{}, {"window": 16}] if "window" in methods()[name].arguments() else [{}]

@@ -1,4 +1,4 @@
-"""`ctta run` killed at random moments: it goes on where it was, and ends with the numbers of a run left alone."""
+"""`ctta run` killed at random moments: it resumes and ends with the numbers of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _SIZE = ("--corruptions", "fog,contrast,gaussian_noise", "--images", "20", "--ba
 
 
 def run(count: int, seed: int) -> Tally:
-    """Kill until so many processes were killed while they worked; each run goes on until it is done."""
+    """Kill processes at work until ``count`` were killed; each run is resumed until it is done."""
     tally, draw = Tally(), random.Random(seed)
-    # A forked process has imported everything: it is killed at its work, not at its imports.
+    # A forked process has imported everything, so it is killed while it works and not while it imports.
     torch.set_num_threads(1)
     digits()
     build_adapter(make_job("dmse", "digits", "digits_resnet8").work, nets.classifier("digits_resnet8"))
@@ -83,7 +83,7 @@ def _command(words: tuple[str, ...], out: Path) -> None:
 
 
 def _reached(folder: Path) -> int:
-    """The number of steps behind the newest checkpoint; a finished run has none and has reached its end."""
+    """The number of steps before the newest checkpoint; a finished run has no checkpoint and counts in full."""
     records = [read_record(path) for path in folder.glob("*/record.json")]
     if any(record.complete for record in records):
         return 10**9

@@ -1,4 +1,4 @@
-"""Processes killed while they save: the file holds the state before or after, and the stream goes on from there."""
+"""Processes killed while they save: the file holds the state before or after, and the stream resumes from there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def main(count: int, seed: int) -> None:
 
 
 def run(count: int, seed: int) -> Tally:
-    """The same, with what was found."""
+    """The same, but return the tally."""
     torch.set_num_threads(1)
     tally, draw = Tally(), random.Random(seed)
     x, truth = stream(), ctta.DMSE(net(), seed=5)

@@ -27,7 +27,7 @@ LONG = 50
 STREAMS = ("a", "b")
 _LIMITS = replace(LIMITS, save_every=2, learn_share=0.5)
 _KILLS_PER_FOLDER = 5
-#: Lines of ctta.serve that a whole run executes, about.
+#: Approximate number of lines of ctta.serve that a whole run executes.
 _LAST_LINE = 8000
 
 
@@ -37,7 +37,7 @@ def main(count: int, seed: int) -> None:
 
 
 def run(count: int, seed: int) -> Tally:
-    """The same, with what was found."""
+    """The same, but return the tally."""
     torch.set_num_threads(1)
     tally, draw = Tally(), random.Random(seed)
     number = 0
@@ -57,7 +57,7 @@ def run(count: int, seed: int) -> Tally:
 
 
 def _in_a_process(folder: Path, number: int, line: int | None) -> bool:
-    """Serve in a process of its own; whether it was killed."""
+    """Serve in a separate process; return whether it was killed."""
     process = multiprocessing.get_context("fork").Process(target=_serve, args=(folder, number, line))
     process.start()
     process.join()

@@ -29,7 +29,7 @@ _PAGE = 4096
 MOST_OBJECTS = 500
 MOST_RSS = 8 << 20
 
-# An untrained network is sure of nothing: the filters of EATA, RDumb, DeYO and SAR are opened, so that they learn.
+# An untrained network is never confident: the filters of EATA, RDumb, DeYO and SAR are opened, so that they learn.
 SETTINGS: Mapping[str, dict[str, Any]] = {
     "eata": {"e_margin": 1.0, "d_margin": 1.0},
     "deyo": {"tau_ent": 1.0, "tau_plpd": -1.0},
@@ -48,7 +48,7 @@ SETTINGS: Mapping[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Use:
-    """What is held after some steps."""
+    """What is in memory after some steps."""
 
     tensor_bytes: int
     objects: int
@@ -66,7 +66,7 @@ def model(seed: int) -> nn.Module:
 
 
 def follow(adapter: Adapter, steps: int, seed: int, *, marks: int = 20) -> list[Use]:
-    """Take steps on random images, and measure at so many marks of equal distance."""
+    """Take steps on random images, and measure at equally spaced marks."""
     generator = torch.Generator().manual_seed(seed)
     batches = torch.rand(64, _IMAGES, 3, 8, 8, generator=generator)
     draw = random.Random(seed)
@@ -80,7 +80,7 @@ def follow(adapter: Adapter, steps: int, seed: int, *, marks: int = 20) -> list[
 
 
 def learnt(adapter: Adapter) -> bool:
-    """Whether a trained parameter is another one than the source's."""
+    """Whether a trained parameter differs from the source's."""
     return any(not torch.equal(p, q) for p, q in zip(adapter.trained, adapter.source_of_trained(), strict=True))
 
 

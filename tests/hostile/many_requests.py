@@ -37,7 +37,7 @@ _TENSORS = 3_000_000
 
 @dataclass(frozen=True)
 class Held:
-    """What a process holds."""
+    """What a process has in memory."""
 
     objects: int
     tensor_bytes: int
@@ -50,7 +50,7 @@ def main(count: int, seed: int) -> None:
 
 
 def run(count: int, seed: int) -> Tally:
-    """The same, with what was found."""
+    """The same, but return the tally."""
     torch.set_num_threads(1)
     tally = Tally()
     with tempfile.TemporaryDirectory() as folder:
@@ -121,7 +121,7 @@ def _one(
     except NonFiniteImages:
         return "refused for NaN"
     except QueueFull:
-        # As a client does that is told to come back later: it waits for what it has sent.
+        # Like a client told to retry later: it waits for the requests it has sent.
         while outstanding:
             outstanding.popleft().result(WAIT)
         return "refused because the queue was full"
@@ -131,7 +131,7 @@ def _one(
 
 
 def held() -> Held:
-    """What this process holds now."""
+    """What this process has in memory now."""
     gc.collect()
     found = gc.get_objects()
     storages = {

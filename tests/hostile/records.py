@@ -47,11 +47,11 @@ def run(count: int, seed: int) -> Tally:
 
 
 class _Stop(Exception):
-    """Stands for an interruption."""
+    """Simulates an interruption."""
 
 
 def _prepare(root: Path) -> None:
-    """A finished run, and a real one that was interrupted beside its uninterrupted twin."""
+    """A finished run, and a real one that was interrupted, with its uninterrupted twin."""
     steps = steps_of((4, 2, 1), teacher=True)
     place = write_run(root / "finished", record_of("dmse", steps))
     (place / "steps.jsonl").write_text("".join(map(line_of, steps)))

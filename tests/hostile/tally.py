@@ -1,4 +1,4 @@
-"""What came of many accidents."""
+"""Outcomes of many injected faults."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 
 
 class Tally:
-    """Counts of what happened, and the problems: what must never happen."""
+    """Counts of outcomes, and the problems, which must never happen."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()

@@ -78,7 +78,7 @@ def test_extreme_numbers_are_refused_by_name_or_survived(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["cotta", "dmse", "eata", "rotta", "sar"])
 def test_the_memory_of_a_stream_is_flat(name: str) -> None:
-    # Only what is made from here on is counted: the objects of the whole session would take most of the time.
+    # Count only objects created from here on: those of the whole session would take most of the time.
     gc.collect()
     gc.freeze()
     try:

@@ -26,7 +26,7 @@ def tensor(picture: Image.Image) -> Tensor:
     ("found", "expected", "levels"),
     [
         (lambda x: augmix.equalize(x, 0.1), ImageOps.equalize, 0),
-        (lambda x: augmix.autocontrast(x, 0.1), ImageOps.autocontrast, 1),  # Pillow cuts fractions off
+        (lambda x: augmix.autocontrast(x, 0.1), ImageOps.autocontrast, 1),  # Pillow truncates fractions
         (lambda x: augmix.posterize(x, -0.1), lambda p: ImageOps.posterize(p, 4), 0),
         (lambda x: augmix.posterize(x, 0.5), lambda p: ImageOps.posterize(p, 2), 0),
         (lambda x: augmix.solarize(x, 0.3), lambda p: ImageOps.solarize(p, 256 - 76), 0),

@@ -44,7 +44,7 @@ def test_nothing_or_everything_is_restored_at_the_ends(p: float, share: float) -
 
 
 class ScaledNet(nn.Module):
-    """A convolution, whose weight the adapter lays out anew, and a scalar parameter."""
+    """A convolution, whose weight the adapter stores in another layout, and a scalar parameter."""
 
     def __init__(self) -> None:
         super().__init__()

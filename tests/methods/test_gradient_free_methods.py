@@ -74,7 +74,7 @@ def test_lame_corrects_an_image_by_the_rest_of_its_window() -> None:
 
 
 def naive_t3a(k: int | None) -> list[Tensor]:
-    """T3A with the supports of each class in a list of its own."""
+    """T3A with a separate list of supports for each class."""
     source = ctta.Classifier(net()).eval()
     weight, bias = source.weight, source.head.bias.detach()
 

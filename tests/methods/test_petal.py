@@ -1,4 +1,4 @@
-"""PETAL: the posterior from a training on source data, and which weights are restored."""
+"""PETAL: the posterior from training on source data, and which weights are restored."""
 
 from __future__ import annotations
 

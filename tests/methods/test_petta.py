@@ -1,4 +1,4 @@
-"""PeTTA: the drift it senses, what the drift changes, and classes of which nothing is known."""
+"""PeTTA: the drift it senses, what the drift changes, and classes without statistics."""
 
 from __future__ import annotations
 

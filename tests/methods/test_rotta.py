@@ -13,7 +13,7 @@ from ctta.testing.task import drifting_images
 
 
 class NormAct(nn.BatchNorm2d):
-    """A batch norm with an activation inside, as other libraries have it."""
+    """A batch norm with a built-in activation, as in some other libraries."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x).relu()

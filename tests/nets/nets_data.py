@@ -1,4 +1,4 @@
-"""Real images and weights, which are not part of the project: found beside it or in CTTA_SHARED."""
+"""Real images and weights, which are not part of the project: found next to it or in CTTA_SHARED."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_efficientnet_errors() -> None:
         pixels = [np.array(Image.open(archive.open(name)).convert("RGB")) for name in names]
     x = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2).float() / 255
     y = torch.tensor([int(name.removesuffix(".jpg").split("_")[1]) for name in names])
-    # Measured: 29. With the odd pixel of padding on the other side, 34; another CPU may round one image over.
+    # Measured: 29. With the odd pixel of padding on the other side, 34; another CPU may round one image differently.
     assert abs(errors("imagenet_efficientnet_lite0", x, y) - 29) <= 1
 
 
@@ -56,5 +56,5 @@ def test_our_own_cifar_model_errs_on_177_of_the_first_2000_test_images() -> None
     x, y = cifar("cifar10", 2_000)
     with torch.no_grad():
         wrong = [model(x_).argmax(1) != y_ for x_, y_ in zip(x.split(200), y.split(200), strict=True)]
-    # Of all 10,000: 868, which is 91.32 %. Another CPU may round an image over.
+    # Of all 10,000: 868, which is 91.32 %. Another CPU may round an image differently.
     assert abs(int(torch.cat(wrong).sum()) - 177) <= 1

@@ -1,4 +1,4 @@
-"""The few layers that torch does not have, each against a naive computation or torch's own relative of it."""
+"""The few layers that torch does not have, each against a naive computation or the related layer of torch."""
 
 from __future__ import annotations
 

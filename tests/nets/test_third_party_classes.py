@@ -1,4 +1,4 @@
-"""The classes that made the checkpoints, where they are installed: their weights load, their logits agree."""
+"""The classes that produced the checkpoints, if they are installed: their weights load, their logits agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training a CIFAR source model: resumed bit for bit, and a file that says how it came about."""
+"""Training a CIFAR source model: resumed bit for bit, with a file that records how it was trained."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOW = CifarTraining(passes=3, small_passes=1, small=12, batch_size=8, seed=5)
 
 
 class Stopped(Exception):
-    """The user pulled the plug."""
+    """Simulates an interruption."""
 
 
 @pytest.fixture

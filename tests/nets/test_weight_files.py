@@ -1,4 +1,4 @@
-"""Files of weights: every way a good one is packed, and what is said of a bad one."""
+"""Weight files: every supported format of a good one, and the error for a bad one."""
 
 from __future__ import annotations
 

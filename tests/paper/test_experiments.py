@@ -1,4 +1,4 @@
-"""The paper's experiments: complete, buildable, and with the published figures beside ours."""
+"""The paper's experiments: complete, buildable, and with the published numbers next to ours."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_the_papers_mean_is_over_the_corruptions_that_ran(tmp_path: Path, clean_
     some = row("jpeg_compression,fog")
     assert some["paper"] == pytest.approx(28.15)
     assert some["difference"] == pytest.approx(some["ours"] - 28.15)
-    # The paper says nothing of speckle noise.
+    # The paper has no number for speckle noise.
     assert row("fog,speckle_noise")["paper"] is None
 
 
@@ -150,7 +150,7 @@ def test_the_clean_source_is_asked_after_the_stream_with_and_without_learning(tm
     assert all(resting["domains"][d] == learning["domains"][d] for d in list(resting["domains"])[:-1])
     steps = [(tmp_path / row["runs"][0] / "steps.jsonl").read_text().splitlines()[-1] for row in (resting, learning)]
     assert [json.loads(step)["loss"] is None for step in steps] == [True, False]
-    # A model that never learns answers its source as if nothing had been.
+    # A model that never learns has its clean error either way.
     source = rows["Source, learning on it"]
     assert source["ours"] == rows["Source, not learning on it"]["ours"] < 10
 

@@ -63,7 +63,7 @@ def test_bars_are_as_long_as_the_mean_errors(rows: list[Row]) -> None:
 
 def test_every_domain_and_the_mean_have_a_dot_per_row(rows: list[Row]) -> None:
     (panel,) = plot_domain_errors(rows, row_styles(rows), in_order=True).canvas.panels
-    # What is not pointed out comes first; tent is neither the source nor the best.
+    # Rows that are not highlighted come first; tent is neither the source nor the best.
     found = [[x for x, _ in dots] for dots in panel.marks]
     assert found == [[40, 20, 30, 30], [90, 50, 60, pytest.approx(200 / 3)], [30, 40, 10, pytest.approx(80 / 3)]]
     assert not panel.lines and panel.texts[:4] == ["gaussian noise", "fog", "contrast", "mean"]

@@ -1,4 +1,4 @@
-"""Drawings of others become part of a page without their scripts, links and ids."""
+"""Foreign drawings are embedded in a page without their scripts, links and ids."""
 
 from __future__ import annotations
 

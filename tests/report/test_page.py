@@ -1,4 +1,4 @@
-"""The page says what the records say, and nothing they smuggle in."""
+"""The page shows what the records hold, and escapes anything injected into them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"' $\\frac{ $ {{ 7
 
 
 class Read(HTMLParser):
-    """A page as a browser takes it: its tags with their attributes, its words, the rows of its tables."""
+    """A page as a browser parses it: its tags with their attributes, its words, the rows of its tables."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ def runs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages without figures, for what is not about them: drawing takes most of the time."""
+    """Make pages without figures for tests that do not need them: drawing takes most of the time."""
     monkeypatch.setattr("ctta.report.sections.drawings", lambda group, prefix: [])
 
 

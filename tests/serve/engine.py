@@ -22,13 +22,13 @@ from ctta.testing.compare import difference
 from ctta.testing.models import bn_cnn
 
 WAIT = 120.0
-#: Nothing waits for company, and every batch is learnt.
+#: No request waits for others, and every batch is learnt from.
 LIMITS = Limits(wait=0.0, learn_share=1.0, save_every=1000)
 
 
 @cache
 def classifier() -> ctta.Classifier:
-    """The source."""
+    """The source model."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return ctta.Classifier(bn_cnn())
@@ -52,7 +52,7 @@ def serving(
     limits: Limits = LIMITS,
     **options: Any,
 ) -> Iterator[Service]:
-    """A service that is closed afterwards."""
+    """Run a service, and close it on exit."""
     service = Service(classifier(), make, name="tiny", state=state, limits=limits, **options)
     try:
         yield service
@@ -61,18 +61,18 @@ def serving(
 
 
 def ask(service: Service, x: Tensor, stream: str = "cam", **more: Any) -> Reply:
-    """Send a request and wait for its answer."""
+    """Send a request and wait for its reply."""
     return service.submit(Ask(stream, x, **more)).result(WAIT)
 
 
 class Held(ctta.Tent):
-    """Learns only when the test lets it."""
+    """Tent that pauses before learning until the test opens the gate."""
 
     gate = threading.Event()
     learning = threading.Event()
 
     def adapt(self, x: Tensor) -> Learning:
-        """Tent, with a pause between answer and learning."""
+        """Take Tent's step, with a pause between the prediction and learning."""
         work = super().adapt(x)
         yield next(work)
         Held.learning.set()
@@ -87,7 +87,7 @@ class Held(ctta.Tent):
 
 @contextmanager
 def held_learning() -> Iterator[Callable[[ctta.Classifier], Adapter]]:
-    """Inside, adapters built by what this gives stop before they learn; at the end they go on."""
+    """Yield a factory whose adapters stop before they learn; on exit they continue."""
     Held.gate.clear()
     Held.learning.clear()
     try:

@@ -32,7 +32,7 @@ INFER = "/v2/models/tiny/infer"
 
 @dataclass(frozen=True)
 class Answered:
-    """A reply, whole."""
+    """A complete reply."""
 
     status: int
     headers: dict[str, str]
@@ -52,7 +52,7 @@ class Running:
     port: int
 
     def call(self, method: str, path: str, content: Any = None, headers: dict[str, str] | None = None) -> Answered:
-        """Send one request on a connection of its own; what is not bytes is sent as JSON."""
+        """Send one request on its own connection; content other than bytes is sent as JSON."""
         raw = content if content is None or isinstance(content, bytes) else json.dumps(content).encode()
         connection = http.client.HTTPConnection(HOST, self.port, timeout=WAIT)
         try:
@@ -75,7 +75,7 @@ def running(
     hosts: frozenset[str] = frozenset({HOST}),
     **options: Any,
 ) -> Iterator[Running]:
-    """A server that is shut down, and its service closed, at the end."""
+    """Run a server; on exit, shut it down and close its service."""
     with serving(make=make, **({"limits": LIMITS} | options)) as service:
         front = Front(service, classifier(), tokens)
         started = threading.Event()
@@ -93,14 +93,14 @@ def running(
 
 
 class _Announcing(Server):
-    """Tells when it listens."""
+    """A server that sets an event once it listens."""
 
     def __init__(self, app: HttpFront, listens: threading.Event) -> None:
         super().__init__(app)
         self._listens = listens
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and tell."""
+        """Start, then set the event."""
         await super().startup(sockets)
         self._listens.set()
 

@@ -1,4 +1,4 @@
-"""A guarded adapter keeps the contract of adapters, and returns from harm."""
+"""A guarded adapter keeps the contract of adapters, and recovers from harm."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_rollback_returns_to_the_last_state_that_stayed_without_an_alarm() -> 
     for x in batches(5):
         adapter.step(x)
     adapter.judge(Signals(48, 0.5, 0.5, finite=False), learnt=True)
-    # Kept after two and after four steps; only the first has seen two more without an alarm.
+    # Kept after two and after four steps; only the first was followed by two more without an alarm.
     assert adapter.steps == 2
 
 
@@ -92,7 +92,7 @@ def test_a_method_that_adds_up_two_networks_is_not_taken_for_surer(method: type[
     compared = adapter.pool.add(first, adapter.reference.predict(x, 48), adapter.reference.logit_scale)
     assert compared is not None
     assert adapter.reference.logit_scale == scale
-    if method is not ctta.ROID:  # which corrects its answers for the classes of the batch
+    if method is not ctta.ROID:  # which corrects its predictions for the classes of the batch
         assert compared.drift == pytest.approx(1 / 48 / max(entropy, 0.05), rel=1e-4)
 
 
@@ -207,7 +207,7 @@ def test_harm_from_the_first_batch_on_does_not_pass_for_usual() -> None:
     harmed = [seen(0.7)] * 20  # a drift of 0.3 / 0.2 = 1.5 from the start
     assert all(Watch(DEFAULT_RULES).observe(signals).alarm is None for signals in harmed)
     watch = Watch(DEFAULT_RULES, unadapted=True)
-    # The excess over a usual drift of 0 is (1.5 - 0.75) / 0.75 = 1 of 50 images: 50 of the 150 that are borne.
+    # The excess over a usual drift of 0 is (1.5 - 0.75) / 0.75 = 1 of 50 images: 50 of the 150 that are tolerated.
     assert next(i for i, signals in enumerate(harmed) if watch.observe(signals).alarm) == 2
 
 
@@ -219,7 +219,7 @@ def test_an_adapter_that_moves_away_slowly_makes_the_new_distance_usual() -> Non
 def test_a_slow_loss_of_diversity_is_an_alarm_in_the_end() -> None:
     watch = Watch(DEFAULT_RULES)
     alarms = [i for i in range(40) if watch.observe(seen(0.95, 0.0561)).alarm]
-    # The excess is (0.0561 - 0.035) / 0.035 = 0.603 of 50 images: 30.1 of the 150 that are borne.
+    # The excess is (0.0561 - 0.035) / 0.035 = 0.603 of 50 images: 30.1 of the 150 that are tolerated.
     assert alarms[0] == 4
 
 

@@ -69,7 +69,7 @@ def test_a_snapshot_tells_the_health_of_its_stream(tmp_path: Path) -> None:
     p = logits.double().softmax(1)
     entropy = -(p * p.log()).sum(1).mean().item() / math.log(10)
     assert taken.health["entropy"] == pytest.approx(entropy, abs=1e-5)
-    assert taken.health["agreement"] == status.agreement == 1.0  # the first answers are the source's
+    assert taken.health["agreement"] == status.agreement == 1.0  # the first predictions are the source's
     assert taken.health["alpha"] == status.alpha
     assert {"diversity", "loss", "skipped", "drift", "lost_diversity"} <= taken.health.keys()
     assert taken.good
@@ -300,9 +300,9 @@ def test_a_waiting_stream_holds_no_copy_of_its_state_and_no_images() -> None:
 
 
 def copies_of(adapter: ctta.Guarded) -> int:
-    """Tensors somewhere that are equal to a weight of an adapter and are not that weight."""
+    """Tensors in memory that equal a weight of an adapter but are not that weight."""
     weight = adapter.trained[0]
-    # By type: isinstance would ask objects that answer with a warning, and fake tensors of exports have no values.
+    # By type: isinstance makes some objects emit a warning, and fake tensors of exports have no values.
     tensors = [found for found in gc.get_objects() if type(found) in (torch.Tensor, torch.nn.Parameter)]
     return sum(t is not weight and t.shape == weight.shape and torch.equal(t, weight) for t in tensors)
 

@@ -80,7 +80,7 @@ def test_operations_go_ahead_of_waiting_requests() -> None:
 
 
 def test_many_threads_get_their_own_rows_and_streams_are_never_mixed() -> None:
-    # Frozen and without batch norm's company, an answer depends on its own image only.
+    # Frozen and without batch statistics, a prediction depends on its own image only.
     source = ctta.Source(classifier())
     wanted = {(s, i): source.predict(images(1 + i % 3, seed=100 * s + i)) for s in range(3) for i in range(20)}
     limits = Limits(wait=0.001, queue=10_000)
@@ -139,7 +139,7 @@ def test_a_busy_stream_learns_its_share_and_counts_the_rest() -> None:
         learnt = [future.result(WAIT).learnt for future in waiting]
         service.snapshot("cam")
         status = service.stream("cam")
-    # The fourth and the eighth because a share is owed, the ninth because nothing waits behind it.
+    # The fourth and the eighth because of the learn share, the ninth because nothing waits behind it.
     assert learnt == [False, False, False, True, False, False, False, True, True]
     assert (status.learnt, status.shed) == (4, 6)
 

@@ -1,4 +1,4 @@
-"""What one client or one accident can do to the others: nothing."""
+"""One client or one failure cannot affect the others."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_large_images_fill_the_queue_sooner() -> None:
 
 
 class Dies(ctta.Tent):
-    """Its thread ends in the second step, when it is told to."""
+    """Ends its thread in the second step, on request."""
 
     waits = threading.Event()
 
@@ -141,7 +141,7 @@ def test_a_learner_that_died_fails_its_requests_and_refuses_others() -> None:
     with serving(make=lambda source: Dies(source, lr=0.01)) as service:
         assert ask(service, images(8)).learnt
         assert service.ready()
-        # The first is taken by the thread that dies of it; the second waits behind it.
+        # The first request kills the thread that takes it; the second waits behind it.
         taken = service.submit(Ask("cam", images(8)))
         left = service.submit(Ask("cam", torch.rand(8, 3, 24, 24)))
         Dies.waits.set()

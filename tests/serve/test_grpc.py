@@ -36,7 +36,7 @@ SMALL = replace(LIMITS, images=8, pixels=8 * 3 * 16 * 16)
 
 @contextmanager
 def client_of(served: Service | Front, tokens: Tokens | None = None) -> Iterator[Any]:
-    """A client connected to a server of the service."""
+    """A client connected to a gRPC server for the service."""
     front = served if isinstance(served, Front) else Front(served, classifier(), tokens)
     server = GrpcServer(front, "127.0.0.1:0")
     client = triton.InferenceServerClient(f"127.0.0.1:{server.start()}")
@@ -144,7 +144,7 @@ def test_typed_contents_are_read_like_raw_ones(client: Any, datatype: str) -> No
     assert np.array_equal(found, tent(classifier()).predict(pixels / 255).numpy())
 
 
-#: The status, a part of the reason, and what makes the request bad.
+#: The status, part of the reason, and what is wrong with the request.
 BAD: dict[str, tuple[str, str, Callable[[], dict[str, Any]]]] = {
     "another model": ("NOT_FOUND", "'other' is not a known model", lambda: {"model_name": "other"}),
     "another version": ("NOT_FOUND", "tiny/versions/2", lambda: {"model_version": "2"}),

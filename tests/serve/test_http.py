@@ -1,4 +1,4 @@
-"""The HTTP front end: statuses that fit, limits before reading, rights, operations, and an orderly end."""
+"""The HTTP front end: correct statuses, limits checked before reading, rights, operations, and an orderly shutdown."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from ctta.serve.tokens import Right, Tokens  # noqa: E402
 from serve.http_server import HOST, Running, running  # noqa: E402
 
 WAIT_MS = 120_000
-#: What a client may call its stream.
+#: A valid but awkward name of a stream.
 NAME = '<b id="bold">door</b> 1/2'
 FLAGS = [
     "--no-sandbox",
@@ -48,7 +48,7 @@ def browser() -> Iterator[Any]:
 
 @contextmanager
 def opened(browser: Any, server: Running, streams: Any = None, **options: Any) -> Iterator[Any]:
-    """The page in a tab of its own, with other streams if some are given. It loads nothing from elsewhere."""
+    """Open the page in its own tab, with other streams if given. It loads nothing from other hosts."""
     address = f"http://{HOST}:{server.port}/"
     context = browser.new_context(**options)
     context.set_default_timeout(WAIT_MS)

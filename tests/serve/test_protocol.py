@@ -1,4 +1,4 @@
-"""The Open Inference Protocol: what is sent is read, and nothing malformed is more than a named error."""
+"""The Open Inference Protocol: valid requests are read, and malformed ones raise named errors only."""
 
 from __future__ import annotations
 

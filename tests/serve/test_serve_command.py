@@ -1,4 +1,4 @@
-"""ctta serve in a process of its own: the demo lives, SIGTERM loses nothing, and a second process is refused."""
+"""ctta serve in its own process: the demo runs, SIGTERM loses nothing, and a second process is refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CLIENTS = 4
 
 @contextmanager
 def served(*words: object) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """The command in a child process, and the port that it says it listens on."""
+    """Run the command in a child process; yield it and the port it reports."""
     code = "from ctta.cli import main; main()"
     command = [sys.executable, "-c", code, "serve", *map(str, words), "--listen", "127.0.0.1:0"]
     child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
@@ -65,7 +65,7 @@ class Client(threading.Thread):
         self.busy = threading.Event()
 
     def run(self) -> None:
-        """Send one request after the other, each on the same connection."""
+        """Send requests one after the other on the same connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT)
         x = torch.randint(
             0, 256, (4, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(self.number)

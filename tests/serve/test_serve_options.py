@@ -1,4 +1,4 @@
-"""ctta serve and ctta replay refuse what cannot be, before they load anything large."""
+"""ctta serve and ctta replay refuse impossible options before they load anything large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/serving.md says what is true: options, paths, metrics, rules and statuses exist as written."""
+"""docs/serving.md is correct: its options, paths, metrics, rules and statuses exist."""
 
 from __future__ import annotations
 

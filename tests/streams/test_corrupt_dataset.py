@@ -1,4 +1,4 @@
-"""A "-C" version of one's own images: the published layouts, resumed after any interruption."""
+"""A "-C" version of your own images: the published layouts, resumed after any interruption."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECIPE = Recipe(("gaussian_noise", "contrast"), (1, 5), seed=7)
 
 
 class Stopped(Exception):
-    """The user pulled the plug."""
+    """Simulates an interruption."""
 
 
 def pixels(*shape, seed=0):

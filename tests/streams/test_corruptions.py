@@ -1,4 +1,4 @@
-"""What every corruption promises, whatever it does to the pixels."""
+"""Guarantees that hold for every corruption."""
 
 import math
 from itertools import pairwise

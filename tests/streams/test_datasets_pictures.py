@@ -1,4 +1,4 @@
-"""Benchmarks of image files: which files make which class, and what is said of a file that is missing or broken."""
+"""Benchmarks of image files: which files belong to which class, and the errors for missing or broken files."""
 
 from __future__ import annotations
 

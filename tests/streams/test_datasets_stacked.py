@@ -1,4 +1,4 @@
-"""CIFAR-10-C and its like: the published layout, read lazily, and what is said of files that are not it."""
+"""CIFAR-10-C and its like: the published layout, read lazily, and the errors for files in other layouts."""
 
 from __future__ import annotations
 

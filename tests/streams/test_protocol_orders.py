@@ -13,7 +13,7 @@ from ctta.streams import Domain, Images, Stream, mixed_correlated, random_visits
 
 
 def domain(number: int, size: int = 10, classes: int = 3) -> Domain:
-    """A domain whose images tell its number and theirs by their first value."""
+    """A domain whose images encode its number and their own in their first value."""
     x = torch.zeros(size, 1, 16, 16)
     x[:, 0, 0, 0] = (size * number + torch.arange(size)) / 255
     return Domain("abc"[number], number + 1, Images(x, torch.arange(size) % classes))
@@ -62,7 +62,7 @@ def test_a_sorted_stream_shows_each_domain_class_by_class() -> None:
 
 
 def naive_chunks(y: list[int], concentration: float, seed: int, least: int) -> list[int]:
-    """The benchmark's deal in plain loops."""
+    """The benchmark's way of dealing out images, in plain loops."""
     generator = torch.Generator().manual_seed(seed)
     classes = sorted(set(y))
     while True:

@@ -104,7 +104,7 @@ def test_a_stream_started_later_is_the_tail_of_the_whole(images, step):
 
 
 class Watched:
-    """Images that record what is taken of them."""
+    """Images that record which of them are read."""
 
     def __init__(self, images, name, log):
         self.images, self.name, self.log = images, name, log
@@ -216,7 +216,7 @@ def sequence(stream):
 
 @pytest.fixture
 def marked():
-    """Three domains of ten images whose first value tells domain and number."""
+    """Three domains of ten images whose first value encodes domain and number."""
 
     def domain(number):
         x = torch.zeros(10, 1, 16, 16)

@@ -1,4 +1,4 @@
-"""The parts that need no torch; `make pythons` runs this file with other Pythons, where torch is not installed."""
+"""The parts that need no torch; `make pythons` runs this file with other Python versions, without torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ctta._system.files import foreign, write_atomically
 from ctta.cli import app
 from ctta.cli.toml_file import UnknownCommand, read_lines
 
-# The packages of pyproject.toml that a module may miss here.
+# Dependencies in pyproject.toml that may be missing here.
 INSTALLED = {
     *("torch", "numpy", "safetensors", "PIL", "sklearn", "matplotlib", "jinja2", "tensorboard", "ray"),
     *("starlette", "uvicorn", "prometheus_client", "grpc", "google"),

@@ -1,4 +1,4 @@
-"""The live page: plain HTML, CSS and JavaScript that the browser gets from the service itself and from nowhere else."""
+"""The live page: plain HTML, CSS and JavaScript, all served by the service itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILES = MappingProxyType(
         "list.js": "text/javascript; charset=utf-8",
     }
 )
-#: Headers for every file: the page may load and ask nothing but this service, and must not be framed.
+#: Headers for every file: the page may load from and connect to this service only, and must not be framed.
 HEADERS = MappingProxyType(
     {
         "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",

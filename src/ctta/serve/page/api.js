@@ -33,7 +33,7 @@ async function reason(response) {
   try {
     detail = (await response.json()).error ?? "";
   } catch {
-    // Not JSON: a proxy's page. The status says enough.
+    // Not JSON, so probably a proxy's error page: the status is enough.
   }
   if (response.status === 401) return `A valid token is needed (401). ${detail}`;
   if (response.status === 403) return `This token does not have the right to do that (403). ${detail}`;

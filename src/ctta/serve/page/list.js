@@ -1,4 +1,4 @@
-// The list of streams beside the chosen one.
+// The list of streams, next to the selected one.
 
 import { element, format, sparkline } from "./chart.js";
 
@@ -24,7 +24,7 @@ export class StreamList {
     const shown = found.slice(0, SHOWN);
     const rows = shown.map((status) => this.row(status, histories.get(status.name), status.name === chosen, time));
     for (const name of this.rows.keys()) if (!histories.has(name)) this.rows.delete(name);
-    // Moved only when the order changed: a row that is moved loses the keyboard focus.
+    // Move rows only if the order changed: a moved row loses the keyboard focus.
     if (rows.length !== this.list.children.length || rows.some((row, i) => row !== this.list.children[i]))
       this.list.replaceChildren(...rows);
     this.more.hidden = found.length > 0 && found.length === shown.length;

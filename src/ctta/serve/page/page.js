@@ -1,4 +1,4 @@
-// The live page: polls all streams, listens to the chosen one, and sends the operations.
+// The live page: polls all streams, follows the selected one, and sends operations.
 
 import { Refused, listen, readJson, request, streamPath, token } from "./api.js";
 import { element } from "./chart.js";
@@ -19,12 +19,12 @@ let refusal = null;
 
 const list = new StreamList(find("list"), find("more"), find("summary"), choose);
 const view = new StreamView(find("detail"), (name) =>
-  operate(`Roll back ${chosen} to snapshot ${name}? What it learnt since is dropped.`, "Roll back", "POST", "/rollback", {
+  operate(`Roll back ${chosen} to snapshot ${name}? This discards later learning.`, "Roll back", "POST", "/rollback", {
     snapshot: name,
   }),
 );
 
-// Written only when it changed: a screen reader reads aloud what is written here.
+// Write only changes: a screen reader announces everything that is written here.
 function show(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -77,7 +77,7 @@ function take(streams) {
   }
 }
 
-// The stream that the address names.
+// The stream named in the URL.
 function addressed() {
   try {
     return decodeURIComponent(location.hash.slice(1));
@@ -98,7 +98,7 @@ function choose(name, move = true) {
   if (move && matchMedia("(max-width: 50rem)").matches) find("detail").scrollIntoView();
 }
 
-// Listens to one stream until another is chosen; after an error it waits and tries again.
+// Follows one stream until another is selected; after an error it waits and retries.
 async function follow(name, signal) {
   const own = histories.get(name);
   let pause = 1;
@@ -107,10 +107,10 @@ async function follow(name, signal) {
       await listen(streamPath(name, "/log"), (event) => {
         pause = 1;
         own.live = true;
-        if (event.do) own.event(now(), event); // The first is the stream's status, which the poll brings too.
+        if (event.do) own.event(now(), event); // The first event is the stream's status, which the poll fetches too.
       }, signal);
     } catch {
-      // The poll says what is wrong.
+      // The poll reports the error.
     }
     own.live = false;
     await new Promise((resolve) => setTimeout(resolve, 1000 * pause));
@@ -138,7 +138,7 @@ function confirmed(question, yes) {
   );
 }
 
-// Asks first if there is a question, sends the operation, and says how it went.
+// Asks for confirmation if there is a question, sends the operation, and reports the outcome.
 async function operate(question, title, method, rest, body) {
   const name = chosen;
   if (question && !(await confirmed(question, title))) return;
@@ -168,9 +168,9 @@ const OPERATIONS = {
   snapshot: () => operate(null, "Snapshot", "POST", "/snapshot", { pin: false }),
   pin: () => operate(null, "Snapshot and pin", "POST", "/snapshot", { pin: true }),
   rollback: () =>
-    operate(`Roll back ${chosen} to its last good snapshot? What it learnt since is dropped.`, "Roll back", "POST", "/rollback", {}),
-  promote: () => operate(`Let the challenger of ${chosen} answer from now on?`, "Promote", "POST", "/promote", {}),
-  reset: () => operate(`Reset ${chosen} to the source? Everything it learnt is dropped.`, "Reset", "POST", "/reset", {}),
+    operate(`Roll back ${chosen} to its last good snapshot? This discards later learning.`, "Roll back", "POST", "/rollback", {}),
+  promote: () => operate(`Predict with the challenger of ${chosen} from now on?`, "Promote", "POST", "/promote", {}),
+  reset: () => operate(`Reset ${chosen} to the source? This discards all it has learnt.`, "Reset", "POST", "/reset", {}),
   download,
 };
 

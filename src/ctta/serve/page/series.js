@@ -59,7 +59,7 @@ export class History {
   poll(time, status) {
     const before = this.status;
     const fresh = !before || status.learnt !== before.learnt;
-    // While events arrive, they bring the signals of every step.
+    // While events arrive, they carry the signals of every step.
     const values = { ...pick(status, GAUGES), ...(fresh && !this.live ? pick(status, SIGNALS) : {}) };
     values.recent_error = this.recentError(time, status);
     if (before && status.answered >= before.answered) {

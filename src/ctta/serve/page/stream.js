@@ -1,4 +1,4 @@
-// The chosen stream: facts, charts, snapshots and events.
+// The selected stream: facts, charts, snapshots and events.
 
 import { Chart, element, format } from "./chart.js";
 
@@ -24,7 +24,7 @@ const CHARTS = [
   { title: "Images per second", lines: ["answered_rate"], explain: "Images answered" },
   {
     title: "", lines: [["learnt_rate", "Batches/s learnt"], ["shed_rate", "shed"]],
-    explain: "Given to the adapter to learn; not learnt because other requests waited",
+    explain: "Batches given to the adapter to learn from, and batches not learnt because others waited",
   },
   { title: "Queue", unit: "images", lines: ["queue"], explain: "Images waiting" },
 ];
@@ -104,7 +104,7 @@ export class StreamView {
     this.to = to;
     const { history } = this;
     const series = this.seconds > 900 ? history.coarse : history.fine;
-    // A page that was opened a moment ago shows what it has over the whole width.
+    // A newly opened page stretches the data it has over the whole width.
     const from = Math.max(to - this.seconds, Math.min(history.began, to - 30));
     for (const chart of this.charts) chart.draw(series, history.marks, from, to, history.status, this.hover);
   }
