@@ -61,8 +61,7 @@ class Adapter(CheckedArguments, BatchPart):
         statistics: Which statistics batch norms use: "batch", as published; "source"; or a blend, "prior:16",
             "share:0.4", "misfit" or "moving:0.05", with which batches of one image work too. `ctta.statistics` explains
             them and provides them as classes. Models without batch norm ignore it, and methods that replace batch
-            norms,
-            such as `RoTTA`, do not take it.
+            norms, such as `RoTTA`, do not take it.
 
     Example:
         >>> import torch, ctta

@@ -120,8 +120,7 @@ def take_back(layer: Any, args: tuple[Tensor, ...], output: Tensor) -> None:
 
 
 class noting:  # noqa: N801, used as a context manager
-    """Context of a learning step: layers record their input and update their state at the end, unless there is an
-    exception.
+    """Context of a learning step: layers record their input, and update their state at the end unless it fails.
 
     Only the first pass of each layer counts: that of the batch itself, before views of it. It is a class because a
     generator that is interrupted while it exits would run its last lines when it is garbage collected.

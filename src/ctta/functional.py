@@ -27,8 +27,7 @@ def opinion_entropy(logits: Tensor, mass: float | None = None) -> Tensor:
     """H(b_1, ..., b_C, u) with b_c = exp(z_c) / (S + K), u = K / (S + K) and S = sum_c exp(z_c): (N,).
 
     The entropy of a subjective opinion, the loss of COME. The norm of the logits z is treated as a constant, so that
-    the
-    gradient cannot change it.
+    the gradient cannot change it.
 
     Args:
         logits: Logits (N, C).

@@ -314,7 +314,7 @@ def short_form(statistics: Statistics) -> Statistics | str:
 
 
 def is_statistics(given: Any) -> bool:
-    """Tell whether an argument is a valid choice of statistics.
+    """Return whether an argument is a valid choice of statistics.
 
     Args:
         given: The argument.

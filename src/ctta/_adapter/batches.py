@@ -52,8 +52,7 @@ class BatchPart(MethodPart):
             )
 
     def _admit(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Check a batch and convert it for the student; also return which images are invalid, or None if all are
-        valid."""
+        """Check a batch and convert it for the student; also return which images are invalid (None: none)."""
         broken = check_images(x)
         if broken is not None and self.invalid == "raise":
             raise NonFiniteImages(

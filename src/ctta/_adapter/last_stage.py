@@ -33,9 +33,9 @@ def before_last_stage(model: nn.Module) -> Callable[[str], bool]:
 def last_stage_norms(model: nn.Module) -> dict[str, nn.Module]:
     """Find the norm layers in the last quarter of a network, by name.
 
-    The stages, or the blocks if the network has only one stage, are the longest row of similar modules nearest to
-    the root. The last quarter of them, rounded down, is left out, and so is what follows up to the first linear layer,
-    such as the final norm of a transformer. Modules are taken in the order in which they were registered.
+    The stages, or the blocks if the network has only one stage, are the longest row of similar modules nearest to the
+    root. The last quarter of them, rounded down, is left out, and so is what follows up to the first linear layer, such
+    as the final norm of a transformer. Modules are taken in the order in which they were registered.
 
     Args:
         model: The network, without a Classifier around it.

@@ -30,7 +30,7 @@ def safe_layout(module: nn.Module) -> torch.memory_format:
 
 
 def needs_planes(module: nn.Module) -> bool:
-    """Tell whether torch fails or corrupts memory when it trains this network in channels_last.
+    """Return whether torch fails or corrupts memory when it trains this network in channels_last.
 
     Args:
         module: The network.

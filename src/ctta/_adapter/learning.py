@@ -65,8 +65,7 @@ class LearningState(OptionalState):
         self._frozen: frozenset[str] = frozenset()
 
     def _start(self, trained: list[nn.Parameter], frozen: set[str]) -> None:
-        """Set the parameters to train, build their optimizer, and remember the initial state of everything that is not
-        frozen."""
+        """Set the parameters to train, build their optimizer, and remember the initial state of all but the frozen."""
         self.trained = trained
         self._frozen = frozenset(frozen)
         self.requires_grad_(False)
@@ -239,7 +238,7 @@ class LearningState(OptionalState):
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
-    """Tell whether two tensors have the same shape and bits.
+    """Return whether two tensors have the same shape and bits.
 
     Args:
         a: A tensor.

@@ -16,7 +16,7 @@ WITHOUT_AMX = ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 @cache
 def bf16_crashes() -> bool:
-    """Tell whether a bfloat16 product on the CPU would crash this process.
+    """Return whether a bfloat16 product on the CPU would crash this process.
 
     Some virtual machines announce AMX but trap its instructions. If AMX is announced and oneDNN may use it, a child
     process tries it once, which takes as long as importing torch.
