@@ -52,8 +52,8 @@ class Adapter(CheckedArguments, BatchPart):
         momentum: Momentum of "sgd".
         nesterov: Use Nesterov momentum with "sgd".
         seed: Seed of the adapter's own random generator. The global generators are never used.
-        window: Keep this many of the last images, so that batches of one image work. The window is forwarded together,
-            the prediction is that of the newest images, and the method learns each time all images in it are new.
+        window: Keep this many of the last images, so that batches of one image work. The whole window is forwarded at
+            once, the prediction is that of the newest images, and the method learns each time all images in it are new.
         precision: "fp32", or "bf16" to run the networks under autocast. Losses are computed in fp32 either way.
         reset_every: Number of steps after which the adapter returns to the source. None never resets.
         invalid: What to do with NaN or Inf images: "raise" an error, or "answer": predict for the whole batch without

@@ -26,7 +26,7 @@ class CMF(ROID):
 
     The loss, the sample weights and the prior correction are those of `ROID`. ROID pulls the weights towards the
     source; CMF pulls them towards a hidden model, which drifts back to the source and is corrected by every new
-    student. The filter computes how strongly from the variance that it attributes to the drift.
+    student. The filter derives the strength of that correction from the variance that it attributes to the drift.
 
     The fewer parameters are trained, the smaller that variance. For small networks the correction is rounded to zero:
     the hidden model stays at the source, and CMF is ROID.

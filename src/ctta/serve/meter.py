@@ -29,7 +29,7 @@ class Reading:
         answered: Images answered.
         learnt: Batches given to the adapter to learn from.
         shed: Batches not learnt from because requests were waiting.
-        resets: Resets by the method, by the guard and by hand.
+        resets: Resets by the method, by the guard and manual ones.
         failures: Batches that failed to be answered or learnt from.
         seen: The last signals by name, and the method's alpha.
         latency: Median seconds to answer the last requests; None before the first.
@@ -140,7 +140,7 @@ class Meter:
             self._shed += 1
 
     def add_reset(self) -> None:
-        """Count a reset by hand."""
+        """Count a manual reset."""
         with self._lock:
             self._resets += 1
 

@@ -102,8 +102,7 @@ class OutputTensor:
     values: Tensor | tuple[str, ...]
 
     def raw(self) -> bytes:
-        """Return the values as the protocol's bytes: little-endian numbers, or texts preceded by their 4-byte
-        lengths."""
+        """Return the values as the protocol's bytes: little-endian numbers, or texts with 4-byte lengths in front."""
         if isinstance(self.values, Tensor):
             return self.values.detach().contiguous().numpy().astype("<f4", copy=False).tobytes()
         texts = [text.encode() for text in self.values]

@@ -40,7 +40,7 @@ class Writer:
 def _do(job: Callable[[], None], done: Future[None]) -> None:
     try:
         job()
-    except Exception as error:  # noqa: BLE001, whoever waits for the job gets it
+    except Exception as error:  # noqa: BLE001, the job's future carries it
         done.set_exception(error)
     else:
         done.set_result(None)

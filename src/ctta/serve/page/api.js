@@ -33,14 +33,14 @@ async function reason(response) {
   try {
     detail = (await response.json()).error ?? "";
   } catch {
-    // Not JSON: a proxy's page. The status says enough.
+    // Not JSON, but a proxy's error page. The status is enough.
   }
   if (response.status === 401) return `A valid token is needed (401). ${detail}`;
   if (response.status === 403) return `This token does not have the right to do that (403). ${detail}`;
   return `${detail || response.statusText} (${response.status})`;
 }
 
-// Server-sent events by fetch, because EventSource cannot send a token. Resolves when the stream ends.
+// Server-sent events via fetch, because EventSource cannot send a token. Resolves when the stream ends.
 export async function listen(path, onEvent, signal) {
   const reader = (await request(path, { signal })).body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

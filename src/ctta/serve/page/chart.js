@@ -40,7 +40,7 @@ function duration(seconds) {
   return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }
 
-// The least round number that is at least as large.
+// The smallest round number that is at least as large.
 function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 3, 4, 6, 8, 10].map((step) => step * power).find((limit) => limit >= value * 0.999) ?? 10 * power;

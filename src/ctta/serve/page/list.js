@@ -1,4 +1,4 @@
-// The list of streams beside the chosen one.
+// The list of streams next to the selected one.
 
 import { element, format, sparkline } from "./chart.js";
 

@@ -110,7 +110,7 @@ async function follow(name, signal) {
         if (event.do) own.event(now(), event); // The first is the stream's status, which the poll brings too.
       }, signal);
     } catch {
-      // The poll says what is wrong.
+      // The poll reports the error.
     }
     own.live = false;
     await new Promise((resolve) => setTimeout(resolve, 1000 * pause));
@@ -138,7 +138,7 @@ function confirmed(question, yes) {
   );
 }
 
-// Asks first if there is a question, sends the operation, and says how it went.
+// Asks first if there is a question, sends the operation, and reports the result.
 async function operate(question, title, method, rest, body) {
   const name = chosen;
   if (question && !(await confirmed(question, title))) return;
