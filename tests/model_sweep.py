@@ -43,8 +43,8 @@ BUSY: dict[str, dict[str, Any]] = {
     "note": {"update_every": 2, "memory_size": 4},
     "rotta": {"update_every": 2, "memory_size": 4},
 }
-# CoTTA and PETAL predict with the mean over random views, and LAME corrects the predictions of a batch. A frozen adapter
-# does neither.
+# CoTTA and PETAL predict with the mean over random views, and LAME corrects the predictions of a batch.
+# A frozen adapter does neither.
 FROZEN_DIFFERS = ("cotta", "lame", "petal")
 
 

@@ -52,16 +52,16 @@ class Adapter(CheckedArguments, BatchPart):
         momentum: Momentum of "sgd".
         nesterov: Use Nesterov momentum with "sgd".
         seed: Seed of the adapter's own random generator. The global generators are never used.
-        window: Keep this many of the last images, so that batches of one image work. The window is forwarded together,
-            the prediction is that of the newest images, and the method learns each time all images in it are new.
+        window: Keep this many of the last images, so that batches of one image work. The whole window is forwarded at
+            once, the prediction is that of the newest images, and the method learns each time all images in it are new.
         precision: "fp32", or "bf16" to run the networks under autocast. Losses are computed in fp32 either way.
-        reset_every: Return to the source every so many steps. None never does.
+        reset_every: Number of steps after which the adapter returns to the source. None never resets.
         invalid: What to do with NaN or Inf images: "raise" an error, or "answer": predict for the whole batch without
             learning from it. The invalid images get all-zero logits, so that every class is equally likely.
-        statistics: Whose statistics batch norms use: "batch", as published; "source"; or a blend, "prior:16",
+        statistics: Which statistics batch norms use: "batch", as published; "source"; or a blend, "prior:16",
             "share:0.4", "misfit" or "moving:0.05", with which batches of one image work too. `ctta.statistics` explains
-            them and has them as classes. Models without batch norm ignore it, and methods that replace batch norms,
-            such as `RoTTA`, do not take it.
+            them and provides them as classes. Models without batch norm ignore it, and methods that replace batch
+            norms, such as `RoTTA`, do not take it.
 
     Example:
         >>> import torch, ctta
@@ -73,7 +73,7 @@ class Adapter(CheckedArguments, BatchPart):
         torch.Size([1, 10])
     """
 
-    # The method's own defaults of shared options, if they differ from those of __init__ below.
+    # The method's own defaults for shared options, if they differ from those of __init__ below.
     defaults: ClassVar[SharedOptions] = {}
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = NOTHING_SET
 
@@ -146,7 +146,7 @@ class Adapter(CheckedArguments, BatchPart):
             The logits, made before learning from the batch, with the loss and the numbers that the method logs.
 
         Raises:
-            InputError: If the images are not what an adapter takes.
+            InputError: If the images are not valid input.
             ConcurrentUse: If another call is running.
         """
         self._refuse_impossible()
@@ -193,7 +193,7 @@ class Adapter(CheckedArguments, BatchPart):
         """Return a plain module that predicts as this adapter does now, for export or deployment without learning.
 
         It is a copy: later steps of the adapter do not change it. CoTTA's average over random views and LAME's
-        correction by the rest of the batch are not part of it.
+        correction by the rest of the batch are not included.
 
         Example:
             >>> import torch, ctta
@@ -302,7 +302,7 @@ class Adapter(CheckedArguments, BatchPart):
         """Record the mode and change nothing else: a stream has no training phase.
 
         Args:
-            mode: The mode.
+            mode: The mode to record.
         """
         self.training = mode
         return self

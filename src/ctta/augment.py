@@ -36,7 +36,7 @@ class View:
         scale: Range of the zoom factor.
         blur: Range of the sigma of the Gaussian blur, or None for no blur.
         noise: Standard deviation of the added noise.
-        border: What lies outside the image: the repeated "edge", or the image "reflect"ed.
+        border: How to fill pixels outside the image: "edge" repeats the border, "reflect" mirrors the image.
 
     Example:
         >>> x = torch.rand(4, 3, 16, 16)
@@ -75,7 +75,7 @@ class View:
             (adjust_gamma, self.gamma),
         )
         layout = torch.contiguous_format if x.is_contiguous() else torch.channels_last
-        x = x.contiguous().clamp(0, 1)  # in planes, because the colour operations take the channels apart
+        x = x.contiguous().clamp(0, 1)  # contiguous, because the colour operations split the channels
         for i in torch.randperm(len(colours), generator=generator).tolist():
             adjust, span = colours[i]
             x = adjust(x, draw(*span))
@@ -91,7 +91,7 @@ class View:
         x = warp(x, angle=angle, shift=(shift_x, shift_y), scale=scale, sigma=sigma, flip=flip, border=self.border)
         if self.noise:
             x = x.add(torch.randn(x.shape, generator=generator).to(x), alpha=self.noise)
-        # In the layout of the input: some networks must not be given channels_last.
+        # Keep the layout of the input: some networks must not be given channels_last.
         return x.clamp(0, 1).contiguous(memory_format=layout)
 
 
@@ -180,7 +180,7 @@ def warp(
         scale: Zoom factor.
         sigma: Sigma of the blur, or None for no blur.
         flip: Whether to flip left and right.
-        border: What lies outside the image: the repeated "edge", or the image "reflect"ed.
+        border: How to fill pixels outside the image: "edge" repeats the border, "reflect" mirrors the image.
     """
     height, width = x.shape[-2:]
     margin = 0 if sigma is None else _BLUR_RADIUS
@@ -210,7 +210,7 @@ def _blur(x: Tensor, sigma: float) -> Tensor:
     kernel = (-0.5 * (at / sigma) ** 2).exp()
     kernel = kernel / kernel.sum()
     channels = x.shape[1]
-    # In this layout a convolution per channel is seven times faster.
+    # A depthwise convolution is seven times faster in this layout.
     x = x.to(memory_format=torch.channels_last)
     x = F.conv2d(x, kernel.view(1, 1, 1, -1).expand(channels, 1, 1, -1), groups=channels)
     return F.conv2d(x, kernel.view(1, 1, -1, 1).expand(channels, 1, -1, 1), groups=channels)

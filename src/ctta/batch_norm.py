@@ -1,8 +1,8 @@
-"""Batch norm with chosen statistics: how a layer normalises with a blend of the batch's and the source's.
+"""Batch norm with chosen statistics: how a layer normalises with a blend of batch and source statistics.
 
 With batch moments mu_b, sigma_b and chosen ones mu, sigma, a layer returns weight * (x - mu) / sigma + bias, which is
 weight * (r * x_b + d) + bias with x_b = (x - mu_b) / sigma_b, r = sigma_b / sigma and d = (mu_b - mu) / sigma.
-Gradients take r and d as constants, as in batch renormalisation (Ioffe, 2017): they are those of a batch norm with the
+Gradients treat r and d as constants, as in batch renormalisation (Ioffe, 2017): they are those of a batch norm with the
 batch's statistics and the weight r * weight, from the same fused kernels.
 """
 
@@ -87,7 +87,7 @@ def normalise_exactly(
         blend: Turns the moments of the batch into those to normalise with.
         weight: The layer's weight.
         bias: The layer's bias.
-        eps: What the layer adds to a variance.
+        eps: The constant that the layer adds to a variance.
     """
     var, mean = torch.var_mean(x if weight is None else x.to(weight.dtype), _all_but_channels(x), correction=0)
     batch = Moments(mean, var)
@@ -98,7 +98,7 @@ def normalise_exactly(
 
 
 def lend_source_if_single(layer: Any, args: tuple[Tensor, ...]) -> None:
-    """Forward pre-hook: a layer that gets a single value per channel, which has no variance, uses the source's.
+    """Forward pre-hook: lend the source statistics to a layer that gets a single value per channel, without variance.
 
     Args:
         layer: A converted layer.
@@ -120,13 +120,13 @@ def take_back(layer: Any, args: tuple[Tensor, ...], output: Tensor) -> None:
 
 
 class noting:  # noqa: N801, used as a context manager
-    """Context of a learning step: layers note what they see, and at its end their state moves; an exception drops it.
+    """Context of a learning step: layers record their input, and update their state at the end unless it fails.
 
     Only the first pass of each layer counts: that of the batch itself, before views of it. It is a class because a
-    generator that is interrupted on its way out would run its last lines when it is garbage collected.
+    generator that is interrupted while it exits would run its last lines when it is garbage collected.
 
     Args:
-        network: The network, or several in one module.
+        network: The network, or a module that contains several.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -146,7 +146,7 @@ class noting:  # noqa: N801, used as a context manager
 
 @contextmanager
 def unnoted(network: nn.Module) -> Iterator[None]:
-    """Context in which layers do not note what they see.
+    """Context in which layers do not record their input.
 
     Args:
         network: The network.
@@ -244,7 +244,7 @@ class _Normalise(torch.autograd.Function):
 
 
 class _Renormalise(torch.autograd.Function):
-    """Identity in front of a layer that takes lent statistics as constants: corrects the gradient of its input."""
+    """Identity in front of a layer that treats lent statistics as constants: corrects the gradient of its input."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, batch_mean: Tensor, batch_var: Tensor, eps: float) -> Tensor:
@@ -257,7 +257,7 @@ class _Renormalise(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, mean, var = ctx.saved_tensors
         std = (var + ctx.eps).sqrt()
-        # The layer has multiplied by weight / sigma already, and this weight cancels the division by sigma_b.
+        # The layer has already multiplied by weight / sigma, and this weight cancels the division by sigma_b.
         by_x, _, _ = torch.ops.aten.native_batch_norm_backward(
             gradient, x, std, None, None, mean, std.reciprocal(), True, ctx.eps, [True, False, False]
         )
@@ -277,7 +277,7 @@ def _lend_blend(layer: Any, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def _blend(layer: Any, x: Tensor, batch: Moments) -> Moments:
-    """Choose the statistics of a pass, and note what its state will be after the step."""
+    """Choose the statistics for a pass, and record the layer's state after the step."""
     statistics, values = statistics_of(layer), x.numel() // x.shape[1]
     seen = Seen(batch, _source(layer), x.shape[0], values, layer.eps, _state(layer))
     if vars(layer).get("noting", False) and "noted" not in vars(layer):
@@ -289,7 +289,7 @@ def _moments(x: Tensor, like: Tensor) -> Moments:
     """Compute the moments of a batch in one fused pass, in the dtype of the layer's own statistics."""
     if not _is_traced():
         try:
-            # The kernel of batch norm itself. It also moves running statistics, and takes its precision from them.
+            # The kernel of batch norm itself. It also updates running statistics, and takes its precision from them.
             return Moments(*torch.batch_norm_update_stats(x, torch.zeros_like(like), torch.zeros_like(like), 0.0))
         except NotImplementedError:  # CPUs and CUDA have it, other devices may not
             pass

@@ -75,7 +75,7 @@ class Classifier(nn.Module):
         self.register_buffer("mean", None if mean is None else torch.tensor(mean, device=device).view(1, -1, 1, 1))
         self.register_buffer("std", None if std is None else torch.tensor(std, device=device).view(1, -1, 1, 1))
         self.head_name = _find_head(self.model, head)
-        # A head that the user named is trusted; one that was found is checked once against the logits it makes.
+        # A head named by the user is trusted; one found automatically is checked once against the model's logits.
         self._trusted = head is not None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ class Classifier(nn.Module):
                 )
             x = (x - self.mean) / self.std
         bf16 = self.precision == "bf16"
-        # Also if it is off: an autocast around the adapter must not change what "fp32" means.
+        # Entered even for fp32: an autocast around the adapter must not change what "fp32" means.
         with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
             logits = logits_of(self.model(x))
         # Losses and thresholds on entropy need more than bf16's three digits.
@@ -183,7 +183,7 @@ class Classifier(nn.Module):
             return
         weight, bias = self.weight, self.head.bias
         made = g @ weight.mT + (0 if bias is None else _detached(bias))
-        # Loose, because a bf16 pass rounds; the output of another layer differs by the size of the logits.
+        # A loose tolerance, because a bf16 pass rounds; the output of a wrong layer is off by as much as the logits.
         if made.shape != logits.shape or (made - logits).abs().max() > 0.05 * logits.abs().max() + 1e-3:
             raise HeadNotFound(
                 f"{self.head_name!r} was taken for the head of {self._title}, but its output "

@@ -24,12 +24,13 @@ class MethodReport:
     Args:
         name: The name of the method.
         refusal: The error, if the method cannot be used with the model.
-        trained: How many numbers it trains.
-        smallest_batch: The fewest images of a step.
+        trained: How many scalar parameters it trains.
+        smallest_batch: The smallest number of images in a step.
         memory: Bytes that it holds between batches.
         passes: Forward and backward passes per step.
         source_free: Whether it needs no source data.
-        left_out: Norm layers that a method which trains norm layers does not train: the last stage for SAR and DeYO.
+        left_out: Norm layers that are not trained although the method trains norm layers: the last stage for SAR and
+            DeYO.
     """
 
     name: str
@@ -106,7 +107,7 @@ def examine(
 
 
 def _head_works(classifier: Classifier, images: torch.Tensor) -> bool:
-    """Check that the layer found as the head makes the logits; other errors are reported per method."""
+    """Check that the layer found as the head produces the logits; other errors are reported per method."""
     try:
         with torch.no_grad():
             copy.deepcopy(classifier).eval().with_features(images.to(next(classifier.parameters(), images)))

@@ -50,17 +50,17 @@ CttaError
 │   ├── BadData                 truncated, unexpected or inconsistent data
 │   └── NotWeights              a file does not hold the weights of this network
 ├── ServiceError
-│   ├── QueueFull               too many images wait; when to try again
-│   ├── TooManyStreams          the service has as many streams as it may
+│   ├── QueueFull               too many images are waiting; says when to try again
+│   ├── TooManyStreams          the service has reached its limit of streams
 │   ├── ServiceClosing          the service no longer accepts requests
 │   ├── LearnerStopped          the stream's thread ended with an error
 │   ├── StateInUse              another process owns the state folder
-│   ├── NoToken                 a request has no token, or one that is not known
-│   ├── NotAllowed              a token does not give the right to do this
+│   ├── NoToken                 a request has no token, or an unknown one
+│   ├── NotAllowed              the token does not permit this operation
 │   └── WrongMode               the stream's mode does not allow the operation
 ├── UnlikeRuns                  runs that cannot be compared in one table
 ├── WorkerLost                  a worker process died during a run
-├── ClusterError                no connection to a Ray cluster, or it gave up a run
+├── ClusterError                no connection to a Ray cluster, or it gave up on a run
 ├── ContractBroken (AssertionError)  an adapter breaks a point of the contract
 └── MissingExtra (ImportError)  an optional dependency is not installed
 """
@@ -70,7 +70,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-#: How many known names an error lists; a library of models has a thousand.
+#: How many known names an error lists; a model library may have a thousand.
 _SHOWN = 30
 
 
@@ -329,7 +329,7 @@ class ServiceError(CttaError):
 
 
 class QueueFull(ServiceError):
-    """Too many images wait in a stream.
+    """Too many images are waiting in a stream.
 
     Args:
         message: What is full.
@@ -345,7 +345,7 @@ class QueueFull(ServiceError):
 
 
 class TooManyStreams(ServiceError):
-    """The service has as many streams as it may."""
+    """The service has reached its limit of streams."""
 
 
 class ServiceClosing(ServiceError):
@@ -361,11 +361,11 @@ class StateInUse(ServiceError):
 
 
 class NoToken(ServiceError):
-    """A request has no token, or one that the service does not know."""
+    """A request has no token, or one unknown to the service."""
 
 
 class NotAllowed(ServiceError):
-    """The token of a request does not give the right to do this."""
+    """The token of a request does not permit this operation."""
 
 
 class WrongMode(ServiceError):
@@ -381,7 +381,7 @@ class WorkerLost(CttaError):
 
 
 class ClusterError(CttaError):
-    """Could not connect to a Ray cluster, or the cluster gave up a run."""
+    """Could not connect to a Ray cluster, or the cluster gave up on a run."""
 
 
 class ContractBroken(CttaError, AssertionError):

@@ -26,8 +26,8 @@ def entropy(logits: Tensor) -> Tensor:
 def opinion_entropy(logits: Tensor, mass: float | None = None) -> Tensor:
     """H(b_1, ..., b_C, u) with b_c = exp(z_c) / (S + K), u = K / (S + K) and S = sum_c exp(z_c): (N,).
 
-    The entropy of a subjective opinion, the loss of COME. The norm of the logits z counts as a constant, so that the
-    gradient cannot change it.
+    The entropy of a subjective opinion, the loss of COME. The norm of the logits z is treated as a constant, so that
+    the gradient cannot change it.
 
     Args:
         logits: Logits (N, C).
@@ -48,7 +48,8 @@ def opinion_entropy(logits: Tensor, mass: float | None = None) -> Tensor:
 def generalised_cross_entropy(logits: Tensor, label: Tensor, q: float) -> Tensor:
     """(1 - p_y^q) / q with p = softmax(logits) and label y: (N,).
 
-    Between the cross-entropy (q near 0) and the mean absolute error (q = 1), which incorrect labels hurt less.
+    Between the cross-entropy (q near 0) and the mean absolute error (q = 1), which is less sensitive to incorrect
+    labels.
 
     Args:
         logits: Logits (N, C).

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ctta.adapter import Adapter
 
-#: Marks the methods that predict after using the batch, wherever errors are shown: their rows are not prequential in
-#: the strict sense.
+#: Marks the methods that predict after using the batch, wherever errors are shown: their rows are not strictly
+#: prequential.
 AFTER = "†"
 AFTER_NOTE = f"{AFTER} predicts after using the batch"
 
@@ -26,7 +26,7 @@ PATH = Path(__file__).parent / "data" / "methods.json"
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """What `ctta ls methods` shows of a method, and its recipes.
+    """What `ctta ls methods` shows about a method, and its recipes.
 
     Args:
         name: The name used on the command line.
@@ -37,7 +37,7 @@ class MethodFacts:
         backward: Backward passes per step.
         summary: The first paragraph of the class's docstring.
         recipes: The constructor arguments published for each benchmark.
-        predicts_first: Whether it predicts before it takes anything from the batch.
+        predicts_first: Whether it predicts before it uses anything from the batch.
         logits_are: What the logits are, if their softmax is not the confidence of the prediction.
     """
 
@@ -86,7 +86,7 @@ def facts_of(name: str, cls: type[Adapter]) -> MethodFacts:
 
 
 def after_mark(name: str) -> str:
-    """Return the mark of a method that predicts after using the batch, and nothing for any other.
+    """Return the mark for a method that predicts after using the batch, or an empty string for any other.
 
     Args:
         name: The name used on the command line. Only built-in methods are marked.
@@ -99,7 +99,7 @@ def after_mark(name: str) -> str:
 
 
 def no_confidences(names: Iterable[str]) -> dict[str, str]:
-    """Return what the logits of methods are whose softmax is not the confidence of the prediction.
+    """For methods whose softmax is not the confidence of the prediction, return what their logits are.
 
     Args:
         names: Names used on the command line. Only built-in methods declare it.

@@ -45,7 +45,7 @@ def norm_affine(module: nn.Module, *, keep: Callable[[str], bool] = lambda layer
 
     Args:
         module: The network.
-        keep: Tells by the name of a layer whether to include it.
+        keep: Decides by the name of a layer whether to include it.
     """
     found = [
         parameter
@@ -69,11 +69,11 @@ def weights_and_biases(module: nn.Module) -> list[nn.Parameter]:
 
 
 def choose_statistics(module: nn.Module, statistics: Statistics) -> None:
-    """Choose what `use_batch_statistics` will make the batch norms of a network use.
+    """Choose the statistics that `use_batch_statistics` will give to the batch norms of a network.
 
     Args:
         module: The network, whose layers remember the choice.
-        statistics: What they will normalise with.
+        statistics: The statistics they will normalise with.
     """
     for layer in batch_norms(module):
         vars(layer)["statistics"] = statistics
@@ -95,11 +95,11 @@ def use_batch_statistics(module: nn.Module) -> None:
 def source_statistics_where_single(module: nn.Module) -> Iterator[None]:
     """Context in which a batch norm that gets a single value per channel uses its source statistics.
 
-    A single value has no variance, and torch would raise an error. Layers with other statistics than the batch's do so
-    anyway.
+    A single value has no variance, and torch would raise an error. Layers that use statistics other than the batch's do
+    so anyway.
 
     Args:
-        module: A network after `use_batch_statistics`.
+        module: A network to which `use_batch_statistics` was applied.
     """
 
     handles = []

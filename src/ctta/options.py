@@ -23,15 +23,15 @@ from ctta.statistics import WORDS, Statistics, is_statistics
 OptimizerFactory = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 Optimizer = Literal["adam", "sgd"] | OptimizerFactory
 
-#: Seeds that torch and numpy both take.
+#: Seeds that torch and numpy both accept.
 Seed = Annotated[int, Between(0, 2**32 - 1)]
 
-#: Whose statistics batch norms use, or the short form of them.
+#: The statistics that batch norms use, or their short form.
 ChosenStatistics = Annotated[Statistics | str, Readable(is_statistics, WORDS)]
 
 
 class AnswerOptions(TypedDict, total=False):
-    """Options of every adapter: all that one needs which only predicts, such as BN."""
+    """Options of every adapter. One that only predicts, such as BN, needs no others."""
 
     window: Annotated[int, Between(2, 2**31 - 1)] | None
     precision: Precision
@@ -59,8 +59,8 @@ def with_defaults(defaults: SharedOptions, given: AnswerOptions) -> SharedOption
     """Complete the options that the user gave with a method's own defaults.
 
     Args:
-        defaults: The method's defaults, where they differ from those of `Adapter`.
-        given: What the user gave.
+        defaults: The method's defaults, as far as they differ from those of `Adapter`.
+        given: The user's options.
     """
     return {**defaults, **given}
 
@@ -70,10 +70,10 @@ def check_bounds(owner: Any, **ranges: tuple[float, float]) -> None:
 
     Args:
         owner: The object whose constructor stored its arguments under their own names.
-        ranges: For each attribute the smallest and the largest value. None always passes.
+        ranges: The smallest and the largest value of each attribute. None always passes.
 
     Raises:
-        ParameterError: If a value is no number or outside its range.
+        ParameterError: If a value is not a number or is outside its range.
     """
     for name, (low, high) in ranges.items():
         value = getattr(owner, name)

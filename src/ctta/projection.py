@@ -22,7 +22,7 @@ def projection_of(
     """Build the projection that an argument describes.
 
     Args:
-        wanted: "mlp" for an MLP d-128-128, a module of the user's own, which is copied, or None for no projection.
+        wanted: "mlp" for an MLP d-128-128, the user's own module, which is copied, or None for no projection.
         model: The network whose features are projected.
         seed: Seed of the initial weights.
 

@@ -19,7 +19,7 @@ from ctta.norms import use_batch_statistics
 def prototypes_from_classifier(model: Classifier) -> Tensor:
     """Return the prototypes p_0 of DMSE, RMT* and SANTA*: a copy of the rows of the head's weight W_h, (C, d).
 
-    Paper silent: the raw rows are used, without normalisation and bias.
+    Paper silent: the raw rows are used, without normalisation or bias.
 
     Args:
         model: The classifier.
@@ -39,7 +39,7 @@ def prototypes_from_source(
         model: The source model, or a `Classifier` around it.
         loader: Batches of source images and labels: pairs, or mappings or objects with ``x`` and ``y``.
         most: Stop reading after this many images.
-        missing: What to do about a class without images: "raise" a DataError, or use its row of the "classifier".
+        missing: What to do about a class without images: "raise" a DataError, or take its row of the "classifier".
 
     Returns:
         The prototypes (C, d), for the argument ``prototypes`` of these methods.

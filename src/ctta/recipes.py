@@ -51,8 +51,8 @@ def per_dataset(*, sgd_lr: float = 2.5e-4, **settings: Any) -> Recipes:
     return table
 
 
-#: For methods with hyperparameters but none that a benchmark sets.
+#: For methods whose hyperparameters do not depend on the benchmark.
 NOTHING_SET: Recipes = {name: {} for name in BENCHMARKS}
 
-#: The ``projection`` of RMT, SANTA and DMSE: none on DomainNet-126, where the features are a 256-d bottleneck already.
+#: The ``projection`` of RMT, SANTA and DMSE: none on DomainNet-126, where the features are already a 256-d bottleneck.
 MLP_EXCEPT_DOMAINNET = {"cifar10-c": "mlp", "cifar100-c": "mlp", "imagenet-c": "mlp", "domainnet-126": None}

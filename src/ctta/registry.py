@@ -1,6 +1,6 @@
 """Find methods, models, datasets and protocols by name: built in, from an installed plug-in, or from the user's file.
 
-A package adds its own by an entry point in the group ``ctta.methods``, ``ctta.models``, ``ctta.datasets`` or
+A package adds its own with an entry point in the group ``ctta.methods``, ``ctta.models``, ``ctta.datasets`` or
 ``ctta.protocols``. Its code is imported only if the name is used or listed.
 """
 
@@ -128,7 +128,7 @@ class Registry(Generic[Value]):
             name: A name of the registry, or ``package.module:name`` or ``file.py:name`` for any other object.
 
         Raises:
-            UnknownName: With the nearest known name.
+            UnknownName: If the name is unknown. The message suggests the nearest one.
             PluginError: If it belongs to a plug-in that fails to import.
             UserCodeError: If the user's own code does not exist or fails to import.
         """
@@ -201,7 +201,7 @@ class NamedRegistry(Registry[NamedValue]):
         self._taken = frozenset(self._own)
 
     def register(self, value: NamedValue, code: object = None) -> NamedValue:
-        """Make a value known under its name, in this process.
+        """Register a value under its name, in this process.
 
         Args:
             value: The value.
@@ -215,13 +215,13 @@ class NamedRegistry(Registry[NamedValue]):
         return accepted
 
     def get(self, name: str) -> NamedValue:
-        """Return the value of a name; one from the user's own code becomes known under its own name as well.
+        """Return the value of a name; one from the user's own code is also registered under its own name.
 
         Args:
             name: See `Registry.get`.
 
         Raises:
-            UnknownName: With the nearest known name.
+            UnknownName: If the name is unknown. The message suggests the nearest one.
             PluginError: If it belongs to a plug-in that fails to import.
             UserCodeError: If the user's own code does not exist or fails to import.
         """
@@ -283,10 +283,10 @@ def get_method(name: str) -> type[Adapter]:
     """Return the method of this name.
 
     Args:
-        name: A name that `list_methods` gives, or the class as ``package.module:Class`` or ``file.py:Class``.
+        name: A name from `list_methods`, or the class as ``package.module:Class`` or ``file.py:Class``.
 
     Raises:
-        UnknownMethod: With the nearest known name.
+        UnknownMethod: If the name is unknown. The message suggests the nearest one.
         PluginError: If it belongs to a plug-in that fails to import.
         UserCodeError: If the user's own code does not exist or fails to import.
 

@@ -1,4 +1,4 @@
-"""Whose statistics batch norms normalise with: the batch's, the source's, or a blend of both.
+"""The statistics that batch norms normalise with: the batch's, the source's, or a blend of both.
 
 The statistics of the batch are right for a strong shift and large batches of mixed classes. For clean or mildly shifted
 images, small batches, or batches that hold few classes, they are worse than those of the source. Pass one of these
@@ -35,7 +35,7 @@ class Moments(NamedTuple):
 
         Args:
             other: The other moments.
-            share: Their share, one for all channels or one for each.
+            share: Their share: one for all channels, or one for each.
         """
         return Moments(torch.lerp(self.mean, other.mean, share), torch.lerp(self.var, other.var, share))
 
@@ -49,7 +49,7 @@ class Seen:
         source: Its source statistics.
         images: Images in the batch.
         values: Values per channel: images times positions.
-        eps: What the layer adds to a variance.
+        eps: The constant that the layer adds to a variance.
         state: What the layer keeps from batch to batch; see `Statistics.initial_state`.
     """
 
@@ -106,7 +106,7 @@ class Statistics(ABC):
         return self.reference(seen.source, seen.state).towards(seen.batch, self.share(seen))
 
     def initial_state(self, source: Moments) -> dict[str, Tensor]:
-        """Return new tensors for a layer to keep, by the names that its buffers get.
+        """Return new tensors for a layer to keep, keyed by buffer name.
 
         Args:
             source: The source statistics.
@@ -166,7 +166,7 @@ class Source(_Short):
 
 @dataclass(frozen=True)
 class Prior(_Short):
-    """Count the source statistics as so many images: share n / (n + images) for a batch of n images.
+    """Count the source statistics as a number of images: share n / (n + images) for a batch of n images.
 
     Large batches hardly change, small ones lean on the source. Short form: ``prior:16``.
 
@@ -214,7 +214,7 @@ class Misfit(_Short):
     source's, averaged over channels.
 
     Args:
-        scale: The divergence at which batch and source count the same.
+        scale: The divergence at which batch and source count equally.
     """
 
     scale: float = 0.08
@@ -237,7 +237,7 @@ class Moving(_Short):
     """A moving average over batches that starts at the source, as in RoTTA. Short form: ``moving:0.05``.
 
     A layer normalises with (1 - rate) * average + rate * batch, which becomes the average after the step. Predictions
-    without learning do not move it. Its memory is about 1 / rate steps.
+    without learning do not update it. Its memory is about 1 / rate steps.
 
     Args:
         rate: The share of the batch at each step.
@@ -271,7 +271,7 @@ class Moving(_Short):
 
 _SHORT: tuple[type[_Short], ...] = (Batch, Source, Prior, Share, Misfit, Moving)
 _KINDS: Mapping[str, Callable[..., _Short]] = {kind.name: kind for kind in _SHORT}
-#: What an argument may be, for messages.
+#: The accepted forms of an argument, for messages.
 WORDS = "'batch', 'source', 'prior:16', 'share:0.4', 'misfit', 'moving:0.05' or a ctta.statistics.Statistics"
 
 
@@ -300,7 +300,7 @@ def as_statistics(given: object) -> Statistics:
         return _KINDS[name]() if value is None else _KINDS[name](value)
     except ParameterError:  # a number out of range
         raise
-    except (KeyError, ValueError, TypeError):  # an unknown name, no number, or one too many or too few
+    except (KeyError, ValueError, TypeError):  # an unknown name, not a number, or too many or too few
         raise ParameterError(f"Statistics must be {WORDS}. Got {given!r} instead.") from None
 
 
@@ -314,7 +314,7 @@ def short_form(statistics: Statistics) -> Statistics | str:
 
 
 def is_statistics(given: Any) -> bool:
-    """Tell whether an argument is a valid choice of statistics.
+    """Return whether an argument is a valid choice of statistics.
 
     Args:
         given: The argument.

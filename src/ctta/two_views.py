@@ -28,11 +28,11 @@ def view_pass(student: Classifier, view: Callable[[], Tensor], *, recompute: boo
     if not recompute:
         return lambda: student.with_features(view())
 
-    # The view first: gradients flow through the last pass first, so that the batch's activations are gone before the
-    # view's come back. Two gradients make the same sum in either order, to the bit.
+    # The view goes first: gradients flow through the last pass first, so the batch's activations are freed before those
+    # of the view are recomputed. The sum of two gradients is the same in either order, bit for bit.
     # Students are in eval mode and draw no random numbers. Restoring torch's generator would affect other threads.
     def forward(images: Tensor) -> Features:
-        with unnoted(student):  # moving statistics follow the batch, which comes second here, and not its view
+        with unnoted(student):  # moving statistics follow the batch, which comes second here, not its view
             return student.with_features(images)
 
     made: Features = checkpoint(forward, view(), use_reentrant=False, preserve_rng_state=False)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Answer:
     """The prediction for a batch, made before the adapter learns from it; see `Adapter.ask`.
 
-    Until ``learn`` or ``forget`` is called, the answer locks the adapter. If it is garbage collected before, it is
+    Until ``learn`` or ``forget`` is called, the answer locks the adapter. If it is garbage collected before that, it is
     forgotten.
 
     Args:
@@ -39,7 +39,7 @@ class Answer:
             try:
                 with torch.enable_grad():
                     self._work = start()
-                    # A copy, because the learning to come goes through these very logits.
+                    # A copy, because learning will use the original logits.
                     self.logits = next(self._work).clone()
             except BaseException:
                 self._before.put_back()
@@ -87,7 +87,7 @@ def finish(work: Generator[Tensor, None, Step]) -> Step:
     """Run a method's ``adapt`` to its end.
 
     Args:
-        work: What ``adapt`` returned, perhaps already past its prediction.
+        work: What ``adapt`` returned, which may already have made its prediction.
     """
     try:
         while True:

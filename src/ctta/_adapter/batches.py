@@ -19,7 +19,7 @@ from ctta.statistics import Batch, Source, Statistics
 
 
 class BatchPart(MethodPart):
-    """The part of `Adapter` that takes one batch from the user to the method."""
+    """The part of `Adapter` that passes one batch from the user to the method."""
 
     invalid: Literal["raise", "answer"]
     reset_every: int | None
@@ -28,7 +28,7 @@ class BatchPart(MethodPart):
 
     @property
     def smallest_batch(self) -> int:
-        """The fewest images that a step takes with this model."""
+        """The smallest batch that a step accepts with this model."""
         return 2 if any(isinstance(statistics, Batch) for statistics in self._chosen_statistics()) else 1
 
     def _chosen_statistics(self) -> list[Statistics]:
@@ -52,7 +52,7 @@ class BatchPart(MethodPart):
             )
 
     def _admit(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Check a batch and convert it for the student; also return which images are invalid, None if none is."""
+        """Check a batch and convert it for the student; also return which images are invalid (None: none)."""
         broken = check_images(x)
         if broken is not None and self.invalid == "raise":
             raise NonFiniteImages(
@@ -128,7 +128,7 @@ class BatchPart(MethodPart):
 
     def _answer_around(self, x: Tensor, broken: Tensor) -> Tensor:
         """Predict for the valid images; an invalid one gets all-zero logits, so that every class is equally likely."""
-        # If none is valid, black images tell how many classes there are.
+        # If none is valid, black images show how many classes there are.
         sound = x.new_zeros(x.shape) if broken.all() else x[~broken]
         answers = self._answer_newest(sound, len(sound))
         logits = answers.new_zeros(len(x), answers.shape[1])

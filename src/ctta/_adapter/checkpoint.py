@@ -60,7 +60,7 @@ def serialised(adapter: Adapter) -> bytes:
 
 @dataclass(frozen=True)
 class Capture:
-    """A copy of an adapter's state, which any thread may turn into a file while the adapter goes on.
+    """A copy of an adapter's state, which any thread may turn into a file while the adapter continues.
 
     Args:
         state: The state, as ``state_dict`` returns it.
@@ -91,7 +91,7 @@ class Capture:
 
 
 def capture(adapter: Adapter) -> Capture:
-    """Copy what a checkpoint file holds.
+    """Copy everything that a checkpoint file holds.
 
     Args:
         adapter: The adapter to save.
@@ -137,13 +137,13 @@ def load(
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The header of a checkpoint file, and the state in it as ``load_state_dict`` takes it.
+    """Return the header of a checkpoint file, and its state in the form that ``load_state_dict`` takes.
 
     Args:
         path: A file written by ``save``.
 
     Raises:
-        NotACheckpoint: The file is damaged, or ctta did not write it.
+        NotACheckpoint: If the file is damaged, or was not written by ctta.
     """
     header, tensors = _read(Path(path))
     return header, _state(header, tensors, path)
@@ -152,18 +152,18 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
 def rebuild(
     name: str, settings: Mapping[str, Any], digest: str, model: nn.Module, overrides: Mapping[str, Any], path: object
 ) -> Adapter:
-    """A new adapter with the settings in a checkpoint, for files that hold an adapter inside another.
+    """Build an adapter with the settings in a checkpoint, for files that hold an adapter inside another.
 
     Args:
         name: The method's name.
-        settings: What ``settings_of`` gave.
+        settings: What ``settings_of`` returned.
         digest: The digest of the source weights.
         model: The source model.
-        overrides: Constructor arguments that replace the saved ones, or that a file cannot carry.
+        overrides: Constructor arguments that replace the saved ones, or that a file cannot hold.
         path: The file, for messages.
 
     Raises:
-        SourceMismatch: The saved adapter started from other weights.
+        SourceMismatch: If the saved adapter started from other weights.
     """
     return _build(method(name), settings, digest, model, overrides, path)
 
@@ -192,7 +192,7 @@ def _build(
 
 
 def _state(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: object) -> dict[str, Any]:
-    """Put the state together again that ``serialised`` took apart."""
+    """Reassemble the state that ``serialised`` took apart."""
     nested = {**header.get("extras", {}), _EXTRA: header["extra"]}
     try:
         state: dict[str, Any] = {name: _put_tensors(value, tensors) for name, value in nested.items()}
@@ -249,10 +249,10 @@ def _well_formed(header: Mapping[str, Any]) -> bool:
 
 
 def settings_of(adapter: Adapter) -> dict[str, Any]:
-    """Return the settings as JSON: plain values, and the name of the type of what a file cannot hold.
+    """Return the settings as JSON: plain values, or the name of the type for values that a file cannot hold.
 
     Args:
-        adapter: The adapter whose constructor arguments are meant.
+        adapter: The adapter whose constructor arguments to return.
     """
     defaults = adapter.arguments()
     described: dict[str, Any] = {}
@@ -280,9 +280,9 @@ def _arguments(settings: dict[str, Any], overrides: Mapping[str, Any], path: obj
 
 
 def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """Move every tensor of a nested state to ``tensors`` and put its name in its place."""
+    """Move every tensor of a nested state to ``tensors`` and replace it by its name."""
     if isinstance(value, Tensor):
-        tensors[name] = value.detach().contiguous().clone()  # shared memory is refused by the format
+        tensors[name] = value.detach().contiguous().clone()  # the format refuses tensors that share memory
         return {"tensor": name}
     if isinstance(value, Mapping):
         items = [[_key(key, name), _take_tensors(item, f"{name}/{key}", tensors)] for key, item in value.items()]

@@ -33,9 +33,9 @@ def before_last_stage(model: nn.Module) -> Callable[[str], bool]:
 def last_stage_norms(model: nn.Module) -> dict[str, nn.Module]:
     """Find the norm layers in the last quarter of a network, by name.
 
-    The stages, or the blocks where the network has only one stage, are the longest row of similar modules nearest to
-    the root. The last quarter of them, rounded down, is left out, and so is what follows up to the first linear layer,
-    such as the final norm of a transformer. Modules are taken in the order in which they were registered.
+    The stages, or the blocks if the network has only one stage, are the longest row of similar modules nearest to the
+    root. The last quarter of them, rounded down, is left out, and so is what follows up to the first linear layer, such
+    as the final norm of a transformer. Modules are taken in the order in which they were registered.
 
     Args:
         model: The network, without a Classifier around it.
@@ -58,7 +58,7 @@ class _Tree:
         self._ids = {id(layer) for layer in self.norms.values()}
 
     def last_quarter(self) -> Iterator[nn.Module]:
-        """The last stages and what follows them; nothing if there are fewer than four."""
+        """Yield the last stages and what follows them; nothing if there are fewer than four."""
         path: list[tuple[nn.Module, nn.Module]] = []
         module = self.model
         while (inner := self._larger_than_its_siblings(module)) is not None:
@@ -71,14 +71,14 @@ class _Tree:
             yield from _behind([*path, (module, last[-1])])
 
     def _stages(self, module: nn.Module) -> list[nn.Module]:
-        """The largest group of similar children."""
+        """Return the largest group of similar children."""
         groups: dict[object, list[nn.Module]] = {}
         for child in self._with_norms(module):
             groups.setdefault(self._kind(child, module), []).append(child)
         return max((g for g in groups.values() if len(g) >= _FEWEST_STAGES), key=self._size, default=[])
 
     def _larger_than_its_siblings(self, module: nn.Module) -> nn.Module | None:
-        """The child in which to look for the stages, if the children themselves are not the stages."""
+        """Return the child in which to look for the stages, if the children themselves are not the stages."""
         stages = self._stages(module)
         known = self._ids | {id(stage) for stage in stages}
         sizes = {child: self._size([child]) for child in self._with_norms(module) if id(child) not in known}
@@ -105,7 +105,7 @@ class _Tree:
 
 
 def _behind(path: list[tuple[nn.Module, nn.Module]]) -> Iterator[nn.Module]:
-    """Modules registered after the end of a path from the root, up to the first linear layer."""
+    """Yield the modules registered after the end of a path from the root, up to the first linear layer."""
     behind: list[nn.Module] = []
     for parent, child in reversed(path):
         siblings = list(parent.children())

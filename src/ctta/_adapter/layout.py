@@ -30,7 +30,7 @@ def safe_layout(module: nn.Module) -> torch.memory_format:
 
 
 def needs_planes(module: nn.Module) -> bool:
-    """Tell whether torch fails or corrupts memory when it trains this network in channels_last.
+    """Return whether torch fails or corrupts memory when it trains this network in channels_last.
 
     Args:
         module: The network.
@@ -44,7 +44,8 @@ def _unsafe_in_channels_last(layer: nn.Module) -> bool:
     if isinstance(layer, nn.GroupNorm):
         return True
     # In torch 2.13 on a CPU with AVX2 but not AVX-512 the backward pass of a strided 1x1 convolution writes past the
-    # end of its buffers if it has fewer than eight input channels. Grouped and transposed ones do not.
+    # end of its buffers if it has fewer than eight input channels. Grouped and transposed convolutions are not
+    # affected.
     if isinstance(layer, nn.Conv2d):
         strided = max(layer.stride) > 1
         return strided and layer.kernel_size == (1, 1) and layer.groups == 1 and layer.in_channels < 8

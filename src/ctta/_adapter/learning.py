@@ -65,7 +65,7 @@ class LearningState(OptionalState):
         self._frozen: frozenset[str] = frozenset()
 
     def _start(self, trained: list[nn.Parameter], frozen: set[str]) -> None:
-        """Set what learns, build its optimizer, and remember the initial state of everything that is not frozen."""
+        """Set the parameters to train, build their optimizer, and remember the initial state of all but the frozen."""
         self.trained = trained
         self._frozen = frozenset(frozen)
         self.requires_grad_(False)
@@ -75,7 +75,7 @@ class LearningState(OptionalState):
         self._initial = self._snapshot()
 
     def remember(self) -> None:
-        """Make the present state, including the optimizer's, the one that restore and reset return to."""
+        """Make the current state, including the optimizer's, the one that restore and reset return to."""
         self._initial = self._snapshot()
         self._initial_optimizer = self._optimizer_state()
 
@@ -103,7 +103,7 @@ class LearningState(OptionalState):
     def keep_for_undo(self) -> None:
         """Copy the parameters before they change, so that an interrupted step can be undone.
 
-        ``descend`` and ``restore`` do it. A method that changes parameters before it descends calls it first.
+        ``descend`` and ``restore`` call it. A method that changes parameters before ``descend`` must call it itself.
         """
         if self._undo is not None:
             self._undo.keep_parameters()
@@ -238,7 +238,7 @@ class LearningState(OptionalState):
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
-    """Tell whether two tensors have the same shape and bits.
+    """Return whether two tensors have the same shape and bits.
 
     Args:
         a: A tensor.

@@ -51,9 +51,9 @@ class MethodPart(AdapterState):
     learns: ClassVar[bool] = True
     uses_batch_statistics: ClassVar[bool] = True
     trains: ClassVar[str] = "every parameter"
-    # Whether the prediction for a batch is made before the method takes anything from the batch.
+    # Whether the prediction for a batch is made before the method uses anything from the batch.
     predicts_first: ClassVar[bool] = True
-    # Whether the prediction for an image depends on the rest of its batch although no batch norm takes part.
+    # Whether the prediction for an image depends on the rest of its batch even without batch norm.
     predicts_batch_together: ClassVar[bool] = False
     # What the logits are, if their softmax is not the confidence of the prediction: it completes "the logits are ...".
     logits_are: ClassVar[str | None] = None
@@ -149,7 +149,7 @@ class MethodPart(AdapterState):
             )
 
     def attempt(self, step: Callable[[], Result]) -> Result | None:
-        """Run a part of a step that may not be finite. If it is not, count and log it, and leave no gradient behind.
+        """Run a part of a step that may become non-finite. If it does, count and log it, and leave no gradient behind.
 
         Args:
             step: The part to run.
@@ -176,7 +176,7 @@ class MethodPart(AdapterState):
         self.apply_gradients()
 
     def apply_gradients(self) -> None:
-        """Step the optimizer with the gradients that are there, if all of them are finite."""
+        """Step the optimizer with the current gradients, if all of them are finite."""
         assert self._optimizer is not None, "a method's __init__ must end with self.begin(parameters)"
         self.require_gradient(any(p.grad is not None for p in self.student.parameters()))
         self.require_finite(nn.utils.get_total_norm([p.grad for p in self.trained if p.grad is not None]))

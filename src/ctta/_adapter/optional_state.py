@@ -12,7 +12,7 @@ class OptionalState(nn.Module):
     """A module with optional buffers: one that is registered as None may be set, removed and resized later.
 
     torch refuses to load a state in which a buffer exists that the module does not have yet, such as a moving average
-    before the first batch. Here such buffers are created and removed as the loaded state says.
+    before the first batch. Here such buffers are created or removed to match the loaded state.
 
     Example:
         >>> import torch

@@ -22,8 +22,8 @@ class Savepoint:
     Args:
         root: The module whose state is copied.
         frozen: Names of parameters that never change and are not copied.
-        parameters: Whether parameters and optimizer may change. For a prediction the buffers are enough, which some
-            models write in their forward pass.
+        parameters: Whether parameters and optimizer may change. A prediction changes only buffers, which some models
+            write in their forward pass.
         optimizer: The optimizer, if there is one.
         generator: The random generator.
         window: The window, if there is one.
@@ -43,7 +43,7 @@ class Savepoint:
         self._window_state = None if window is None else window.state()
         self._generator = generator
         self._generator_state = generator.get_state()
-        # TorchScript keeps the attributes of its modules out of Python, and code cannot replace them.
+        # TorchScript keeps the attributes of its modules outside Python, where they cannot be replaced.
         modules = [module for module in root.modules() if not isinstance(module, torch.jit.ScriptModule)]
         self._attributes = [(module, _attributes(module)) for module in modules]
         self._buffers = [_Kept(buffer, buffer.clone()) for buffer in root.buffers()]
@@ -54,17 +54,17 @@ class Savepoint:
             self.keep_parameters()
 
     def keep_parameters(self) -> None:
-        """Copy the parameters and the optimizer's state, unless that was done before.
+        """Copy the parameters and the optimizer's state, unless they were copied before.
 
         A step calls this right before it changes the first parameter: by then the activations are freed, so that the
-        copy does not add to the memory that a step takes at most.
+        copy does not add to the peak memory of a step.
         """
         if self._parameters is None and self._movable:
             self._parameters = _Parameters(self._movable, self._optimizer)
 
     @torch.no_grad()
     def put_back(self) -> None:
-        """Return to the state at construction. Calling it twice does no harm."""
+        """Return to the state at construction. It is safe to call it twice."""
         for module, attributes in self._attributes:
             _set_attributes(module, attributes)
         for buffer in self._buffers:

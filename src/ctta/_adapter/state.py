@@ -41,7 +41,7 @@ class AdapterState(LearningState):
         Args:
             state_dict: What ``state_dict`` returned.
             strict: As for torch.
-            assign: Must be False: the optimizer needs the present parameters.
+            assign: Must be False: the optimizer needs the current parameters.
 
         Raises:
             CheckpointError: If the state does not fit. Nothing is changed.
@@ -123,7 +123,7 @@ class AdapterState(LearningState):
             "generator": self.generator.get_state(),
             "window": None if self._window is None else self._window.state(),
             "optimizer": self._optimizer_state(),
-            # What cannot be computed again from the source model: state given to the constructor, or remembered.
+            # What cannot be recomputed from the source model: state given to the constructor, or remembered.
             "initial": {n: v for n, v in self._initial.items() if n in self._buffers or self._initial_optimizer},
             "initial_optimizer": self._initial_optimizer,
             "source_free": self.source_free,

@@ -28,7 +28,7 @@ class Window:
         self.fresh = 0
 
     def seen_with(self, x: Tensor) -> Tensor:
-        """Return what the window would hold after these images, which are its last rows.
+        """Return what the window would hold with these images added as its last rows.
 
         Args:
             x: New images (N, C, H, W).
@@ -52,7 +52,8 @@ class Window:
             x: New images (N, C, H, W).
 
         Returns:
-            The images in the window, and whether all of them are new since the last time: then the method learns.
+            The images in the window, and whether all of them are new since the method last learnt: it is then time to
+            learn.
         """
         self.images = self.seen_with(x).clone()
         self.fresh += len(x)
@@ -67,7 +68,7 @@ class Window:
         self.fresh = 0
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint has to keep."""
+        """Return what a checkpoint must keep."""
         return {"images": self.images, "fresh": self.fresh}
 
     def load(self, state: dict[str, Any]) -> None:

@@ -1,1 +1,1 @@
-"""Checks of what users give: arguments, images, models, numbers and lists."""
+"""Checks of user input: arguments, images, models, numbers and lists."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ctta.errors import ImageDtype, ImageRange, ImageShape
 
-# Resizing and decoding overshoot [0, 1] by rounding; normalised images miss it by far.
+# Resizing and decoding overshoot [0, 1] by rounding; normalised images exceed it by far.
 _SLACK = 1e-3
 
 

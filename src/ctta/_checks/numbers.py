@@ -1,4 +1,4 @@
-"""Checks of the numbers that streams take."""
+"""Check the numeric arguments of streams."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from ctta._checks.arguments import shown
 from ctta.errors import ParameterError
 
-#: Seeds that torch and numpy both take.
+#: Seeds that torch and numpy both accept.
 LARGEST_SEED = 2**32 - 1
 
 

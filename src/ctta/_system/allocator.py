@@ -18,8 +18,8 @@ def keep_freed_memory() -> bool:
     """Tell glibc to keep large freed blocks. Call it before the first tensor is created.
 
     By default glibc returns a large block to the kernel as soon as it is freed, so that the memory of every activation
-    has to be paged in again. With this setting the process keeps the most memory it ever used. Other C libraries are
-    not changed.
+    has to be paged in again. With this setting the process keeps as much memory as it ever used. Other C libraries are
+    not affected.
 
     Returns:
         Whether glibc accepted the setting.
@@ -33,7 +33,7 @@ def keep_freed_memory() -> bool:
 
 
 def give_back_freed_memory() -> bool:
-    """Return freed memory to the kernel once, also if `keep_freed_memory` is in effect.
+    """Return freed memory to the kernel once, even if `keep_freed_memory` is in effect.
 
     Returns:
         Whether glibc returned any.

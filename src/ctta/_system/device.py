@@ -12,7 +12,7 @@ def choose_device(name: str | None = None) -> torch.device:
     """Return the named device, or the best one available.
 
     Args:
-        name: "cpu", "cuda", "cuda:1", "mps" or another device type of torch. None takes CUDA if there is one, then MPS,
+        name: "cpu", "cuda", "cuda:1", "mps" or another device type of torch. None chooses CUDA if available, then MPS,
             then the CPU.
 
     Raises:
@@ -22,7 +22,7 @@ def choose_device(name: str | None = None) -> torch.device:
         return torch.device(available_devices()[0])
     try:
         device = torch.device(name)
-        # Whether it can be used is only known by using it.
+        # The only way to find out whether it works is to use it.
         torch.empty(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).strip().split("\n")[0].rstrip(".")

@@ -38,13 +38,13 @@ def md5_of(path: Path) -> str:
 
 
 def sha256_of_code(code: type | Callable[..., object]) -> str | None:
-    """The SHA-256 of the file that defines a class or function.
+    """Return the SHA-256 of the file that defines a class or function.
 
     Args:
         code: The class or function.
 
     Returns:
-        The digest; None for code of ctta itself, or without a file.
+        The digest, or None if the code belongs to ctta or has no file.
     """
     if (code.__module__ or "").partition(".")[0] == "ctta":
         return None

@@ -58,7 +58,7 @@ def printable(path: str | os.PathLike[str]) -> str:
     """
     try:
         return os.fsencode(path).decode("utf-8", "backslashreplace")
-    except UnicodeEncodeError:  # a lone surrogate that stands for no byte, which TOML and JSON can spell
+    except UnicodeEncodeError:  # a lone surrogate that stands for no byte, which TOML and JSON can contain
         return os.fspath(path).encode("utf-8", "backslashreplace").decode()
 
 
@@ -79,13 +79,13 @@ def size(count: float) -> str:
 
 
 def foreign(start: bytes) -> str | None:
-    """Recognise a file that a failed download left.
+    """Recognise a file left behind by a failed download.
 
     Args:
         start: The first bytes of the file.
 
     Returns:
-        What the file is, or None if it may be what was wanted.
+        What the file is, or None if it may be the expected file.
 
     Example:
         >>> foreign(b"<!DOCTYPE html><html>")

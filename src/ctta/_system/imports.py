@@ -117,7 +117,7 @@ def user_code(doing: str) -> Iterator[None]:
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
-    """Context in which everything that is printed goes to stderr, also from C code and child processes."""
+    """Context in which everything that is printed goes to stderr, including output of C code and child processes."""
     real = sys.__stdout__
     try:
         _flush()
@@ -196,7 +196,7 @@ def _message(error: BaseException) -> str:
 
 
 def _location(error: BaseException) -> str:
-    """Say in which line of the user's code an error arose, outside this file and the import machinery."""
+    """Return the line of the user's code in which an error arose, outside this file and the import machinery."""
     if isinstance(error, SyntaxError):  # its message has the line
         return ""
     frames = [

@@ -13,7 +13,7 @@ class ModuleCaches:
     fail in the second backward pass.
 
     Args:
-        model: The model. Its modules are looked through here and not in every pass: one that is added later is not
+        model: The model. Its modules are searched once, here, and not in every pass; a module added later is not
             noticed.
     """
 

@@ -23,7 +23,7 @@ def split_target(target: str) -> tuple[str, str]:
 
 
 def is_target(name: str) -> bool:
-    """Tell whether a name refers to the user's own code: ``package.module:name``, ``file.py`` or ``file.py:name``.
+    """Return whether a name refers to the user's own code: ``package.module:name``, ``file.py`` or ``file.py:name``.
 
     Args:
         name: The name.

@@ -27,20 +27,21 @@ class Rule:
     """When to act, and how.
 
     The limit is ``factor * usual + offset``, where usual is the median of the signal while the stream was ok. A rule
-    fires when the signal has been beyond its limit by enough for long enough: the excess as a share of the limit,
-    summed over images and never below zero, must reach the guard's patience. A collapse fires at once, a slow decline
-    after some batches, a single odd batch never.
+    fires when the signal has been far enough beyond its limit for long enough: the excess as a share of the limit,
+    summed over images and never below zero, must reach the guard's patience. A collapse triggers it at once, a slow
+    decline after some batches, and a single odd batch never.
 
     Args:
-        signal: "agreement" with the reference (share of equal answers); "drift" (share of different answers, divided by
-            the reference's own normalised entropy: where the reference is unsure, more answers may differ);
-            "lost_diversity" (how much less diverse the answers are than the reference's for the same images);
-            "diversity" and "entropy" of the answers, both 0 to 1; "loss"; "skipped" (1 for a step that was not finite).
+        signal: "agreement" with the reference (share of equal predictions); "drift" (share of different predictions,
+            divided by the reference's own normalised entropy: if the reference is unsure, more predictions may differ);
+            "lost_diversity" (how much less diverse the predictions are than the reference's for the same images);
+            "diversity" and "entropy" of the predictions, both 0 to 1; "loss"; "skipped" (1 for a step that was not
+            finite).
         below: Whether values below the limit count, or values above it.
         factor: The share of the usual value in the limit; 0 for a fixed limit.
         offset: The fixed part of the limit.
         action: "freeze" stops learning; "rollback" also returns the adapter to its last good state; "fallback" also
-            answers with the reference until the adapter has proved itself again.
+            predicts with the reference until the adapter has passed its probation.
     """
 
     signal: Signal
@@ -57,7 +58,7 @@ class Rule:
             text: A signal, ``<`` or ``>``, a limit, a colon and an action.
 
         Raises:
-            ParameterError: The text is not a rule.
+            ParameterError: If the text is not a rule.
         """
         found = _TEXT.fullmatch(text)
         if found is None:
@@ -88,7 +89,7 @@ class Rule:
 
         Args:
             value: The value of the signal.
-            usual: Its usual value, or None if that is not known yet.
+            usual: Its usual value, or None if it is not yet known.
         """
         if self.factor and usual is None:
             return 0.0
@@ -101,11 +102,11 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     """Read rules that are separated by semicolons.
 
     Args:
-        text: The rules; an empty text has none.
+        text: The rules; an empty text gives none.
     """
     return tuple(Rule.parse(part) for part in text.split(";") if part.strip())
 
 
-#: Chosen on the digits and on the first half of CIFAR-10-C; docs/guard.md tells how they do on the other half.
+#: Chosen on the digits and on the first half of CIFAR-10-C; docs/guard.md shows how they do on the other half.
 DEFAULT_TEXT = "lost_diversity > 0.035: fallback; drift > usual + 0.75: fallback; skipped > 0.5: rollback"
 DEFAULT_RULES: tuple[Rule, ...] = parse_rules(DEFAULT_TEXT)

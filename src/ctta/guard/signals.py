@@ -1,4 +1,4 @@
-"""What the guard sees of a batch: numbers that tell a healthy adapter from a harmful one."""
+"""The guard's signals: numbers about a batch that distinguish a healthy adapter from a harmful one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Compared:
     """A comparison with the reference over some images.
 
     Args:
-        images: How many.
-        agreement: Share of equal answers.
-        drift: Share of different answers, divided by the reference's normalised entropy.
+        images: The number of images.
+        agreement: Share of equal predictions.
+        drift: Share of different predictions, divided by the reference's normalised entropy.
         lost_diversity: The reference's diversity minus the adapter's.
     """
 
@@ -31,15 +31,15 @@ class Compared:
 
 @dataclass(frozen=True)
 class Signals:
-    """What one batch showed.
+    """The signals of one batch.
 
     Args:
         images: Images in the batch.
-        entropy: Mean entropy of the adapter's answers, divided by log K.
-        diversity: Entropy of their mean prediction, divided by log K.
+        entropy: Mean entropy of the adapter's predictions, divided by log K.
+        diversity: Entropy of the mean prediction, divided by log K.
         loss: The step's loss, if it has one.
         finite: Whether the step was finite.
-        compared: The comparison with the reference, if enough images were compared by now.
+        compared: The comparison with the reference, if enough images have been compared.
     """
 
     images: int
@@ -50,7 +50,7 @@ class Signals:
     compared: Compared | None = None
 
     def values(self) -> dict[str, float]:
-        """Every signal that is known, by name."""
+        """Return every known signal by name."""
         found = {"diversity": self.diversity, "entropy": self.entropy, "skipped": float(not self.finite)}
         if self.loss is not None:
             found["loss"] = self.loss

@@ -1,4 +1,4 @@
-"""The state machine of the guard: ok, after an alarm a cooldown without learning, then a probation, then ok again."""
+"""The state machine of the guard: ok; after an alarm, a cooldown without learning; then probation; then ok again."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Phase = Literal["ok", "cooldown", "probation"]
 Restore = Literal["good", "source"]
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
-#: Batches of probation for every batch of cooldown: harm that was slow to show must have the time to show again.
+#: Batches of probation for every batch of cooldown: harm that appeared slowly needs time to appear again.
 _PROBATION = 3
-#: An adapter that has not learnt yet is its reference. This is usual for it until it has shown otherwise for a while:
-#: without it, harm from the very first batch on would pass for usual.
+#: An adapter that has not learnt yet equals its reference. These are its usual values until enough others were
+#: observed; otherwise harm from the very first batch on would count as usual.
 _UNADAPTED = {"agreement": 1.0, "drift": 0.0, "lost_diversity": 0.0}
 _UNADAPTED_VALUES = 16
 
@@ -45,23 +45,23 @@ class Watch:
 
     Args:
         rules: The rules; the first that fires decides.
-        every: Ask the reference on every so many batches; in probation it is asked on all of them.
-        cooldown: Batches without learning after an alarm; three times as many of probation follow. An alarm in
+        every: Number of batches from one comparison with the reference to the next; in probation, 1.
+        cooldown: Batches without learning after an alarm; a probation three times as long follows. An alarm in
             probation doubles both, up to eight times.
-        patience: How much excess, in images, makes an alarm. Recent alarms divide it.
-        memory: Values from which the usual one is taken.
+        patience: How much excess, in images, raises an alarm. It is divided by 1 + ``strikes``.
+        memory: Number of values from which the usual value is computed.
         forgive: Batches without an alarm after which an alarm is forgotten.
-        unadapted: Whether the adapter has not learnt yet, so that it is usual for it to agree with its reference.
+        unadapted: Whether the adapter has not learnt yet, so that agreement with its reference is its usual state.
         phase: "ok", "cooldown" or "probation".
-        action: The action of the last alarm, while it lasts.
+        action: The action of the last alarm, while it is in effect.
         left: Batches left of the cooldown or the probation.
         length: Batches of the last cooldown.
         batches: Batches observed.
         alarms: Alarms so far.
-        strikes: Alarms that are not forgotten yet.
+        strikes: Alarms that are not forgotten yet, at most 3.
         since: Batches since the last alarm, or since one was forgotten.
-        sums: The excess of every rule so far.
-        usual: The values from which the usual one of each signal is taken.
+        sums: The accumulated excess of every rule.
+        usual: The values from which the usual value of each signal is computed.
     """
 
     rules: Sequence[Rule] = DEFAULT_RULES
@@ -83,34 +83,34 @@ class Watch:
     usual: dict[str, deque[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Start every rule without excess, and with what is usual before anything was seen."""
+        """Start every rule without excess, and set the usual values of an unadapted adapter."""
         self.sums = self.sums or [0.0] * len(self.rules)
         if self.unadapted and not self.usual:
             for name, value in _UNADAPTED.items():
                 self.usual[name] = deque([value] * _UNADAPTED_VALUES, self.memory)
 
     def learns(self) -> bool:
-        """Whether the next batch may be learnt."""
+        """Return whether the adapter may learn from the next batch."""
         return self.phase != "cooldown"
 
     def falls_back(self) -> bool:
-        """Whether the reference answers the next batch."""
+        """Return whether the reference predicts for the next batch."""
         return self.phase != "ok" and self.action == "fallback"
 
     def asks_reference(self) -> bool:
-        """Whether the next batch is compared with the reference."""
+        """Return whether the next batch is compared with the reference."""
         needed = any(rule.signal in COMPARED for rule in self.rules)
         return needed and self.phase != "cooldown" and (self.phase == "probation" or self.batches % self.every == 0)
 
     def calm(self) -> bool:
-        """Whether the state of now may count as good: the stream is ok and no rule is halfway to an alarm."""
+        """Return whether the current state counts as good: ok, and no rule a quarter of the way to an alarm."""
         return self.phase == "ok" and all(total < self._limit() / 4 for total in self.sums)
 
     def observe(self, signals: Signals) -> Verdict:
-        """Take in what a batch showed, and decide.
+        """Process the signals of a batch, and decide what to do.
 
         Args:
-            signals: What the batch showed.
+            signals: The signals of the batch.
         """
         self.batches += 1
         self._forgive()
@@ -133,7 +133,7 @@ class Watch:
         return QUIET
 
     def state(self) -> dict[str, Any]:
-        """Everything that changes along a stream, as JSON takes it."""
+        """Return everything that changes along a stream, in a form that JSON can hold."""
         numbers = {name: getattr(self, name) for name in _NUMBERS}
         usual = {name: list(values) for name, values in self.usual.items()}
         return {
@@ -146,13 +146,13 @@ class Watch:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state` gave.
+        """Load what `state` returned.
 
         Args:
             state: The state of a guard with the same rules.
 
         Raises:
-            KeyError, TypeError, ValueError: It is damaged, or of other rules. Nothing changes.
+            KeyError, TypeError, ValueError: If it is damaged, or has other rules. Nothing changes.
         """
         usual = {str(name): deque(map(float, v), maxlen=self.memory) for name, v in state["usual"].items()}
         sums = [float(total) for total in state["sums"]]
@@ -167,7 +167,7 @@ class Watch:
             setattr(self, name, value)
 
     def _add(self, signals: Signals) -> Rule | None:
-        """Add up every rule's excess; the first rule that has had enough."""
+        """Add to every rule's excess, and return the first rule that fires, if any."""
         values = signals.values()
         fired = None
         for i, rule in enumerate(self.rules):
@@ -191,7 +191,7 @@ class Watch:
             self.strikes, self.since = self.strikes - 1, 0
 
     def _alarm(self, rule: Rule) -> Verdict:
-        # A second alarm right after a return to the good state means that it is not good.
+        # A second alarm right after a return to the good state means that this state is not good.
         again = self.phase == "probation"
         self.length = min(2 * self.length, 8 * self.cooldown) if again else max(self.length, self.cooldown)
         self.alarms += 1

@@ -1,4 +1,4 @@
-"""An adapter with a guard: it stops learning, goes back, or lets the unadapted network answer when learning harms."""
+"""An adapter with a guard that stops harmful learning, rolls back, or lets the unadapted network predict."""
 
 from ctta.guarded.adapter import Guarded
 from ctta.guarded.reference import Reference

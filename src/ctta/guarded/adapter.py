@@ -31,18 +31,19 @@ _Count = Annotated[int, Between(1, math.inf)]
 class Guarded(Facade):
     """Guards an adapter, and is an adapter like any other.
 
-    While the guard is content, the guarded adapter answers and learns as it would alone. When a rule fires, it stops
-    learning for a while, and depending on the rule returns to its last good state and lets the unadapted network answer
-    (see `ctta.guard.Rule`). ``Step.log`` then has "alarm": 1, and always "guard": 0 for ok, 1 for cooldown, 2 for
-    probation.
+    While no rule fires, the guarded adapter predicts and learns as it would on its own. When a rule fires, it stops
+    learning for a while and, depending on the rule, returns to its last good state and lets the unadapted network
+    predict (see `ctta.guard.Rule`). ``Step.log`` then has "alarm": 1, and always "guard": 0 for ok, 1 for cooldown, 2
+    for probation.
 
     Args:
-        adapter: The adapter to guard; its present state counts as good.
+        adapter: The adapter to guard; its current state counts as good.
         rules: The rules, separated by semicolons; "" for none.
-        every: Compare with the unadapted network on every so many batches.
+        every: Number of batches from one comparison with the unadapted network to the next.
         cooldown: Batches without learning after an alarm.
-        keep_every: Learnt batches after which the state is kept; it counts as good after as many more without an alarm.
-        patience: How much excess over a rule's limit, summed over images, makes an alarm.
+        keep_every: Number of learnt batches after which the state is kept; it counts as good after as many more without
+            an alarm.
+        patience: How much excess over a rule's limit, summed over images, raises an alarm.
         reference: The unadapted network, if several adapters share one.
 
     Example:
@@ -81,16 +82,16 @@ class Guarded(Facade):
         self._new_guard()
 
     def ask(self, x: Tensor) -> Answer:
-        """Predict for a batch now and leave the learning for later."""
+        """Predict for a batch now and learn from it later."""
         self._refuse_impossible()
         return GuardedAnswer(self, x)
 
     def step(self, x: Tensor) -> Step:
-        """Predict for a batch, then learn from it if the guard lets it."""
+        """Predict for a batch, then learn from it if the guard allows it."""
         return self.ask(x).learn()
 
     def predict(self, x: Tensor, *, allow_small: bool = False) -> Tensor:
-        """Predict for a batch and leave no trace; in a fallback, as the unadapted network does."""
+        """Predict for a batch without changing anything; in a fallback, with the unadapted network."""
         if not self.watch.falls_back():
             return self.inner.predict(x, allow_small=allow_small)
         self._refuse_tracing()
@@ -100,7 +101,7 @@ class Guarded(Facade):
         return self.refer(admitted, pushed=False)
 
     def see(self, x: Tensor) -> None:
-        """Take images into the window, if there is one, without learning from them.
+        """Add images to the window, if there is one, without learning from them.
 
         Args:
             x: Images (N, C, H, W) in [0, 1].
@@ -119,7 +120,7 @@ class Guarded(Facade):
         self._begin()
 
     def take_over(self, state: Mapping[str, Any]) -> None:
-        """Replace the state of the guarded adapter; the guard starts anew and takes it as good.
+        """Replace the state of the guarded adapter; the guard restarts and takes the new state as good.
 
         Args:
             state: The ``state_dict`` of an adapter of the same method and source.
@@ -128,10 +129,10 @@ class Guarded(Facade):
         self._begin()
 
     def judge(self, signals: Signals, learnt: bool) -> Verdict:
-        """Let the guard decide after a batch, and do what it says.
+        """Let the guard decide after a batch, and carry out its decision.
 
         Args:
-            signals: What the batch showed.
+            signals: The signals of the batch.
             learnt: Whether the adapter learnt from it.
         """
         self.signals, self.verdict = signals, self.watch.observe(signals)
@@ -155,20 +156,20 @@ class Guarded(Facade):
         return self.reference.predict(held, len(x))
 
     def freeze(self) -> Frozen:
-        """A plain module that predicts as the guarded adapter does now."""
+        """Return a plain module that predicts as the guarded adapter does now."""
         return self.inner.freeze()
 
     def footprint(self) -> int:
-        """Bytes of everything held between batches, the good states included."""
+        """Return the bytes of everything held between batches, including the good states."""
         return self.inner.footprint() + self._states.nbytes()
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
-        """A snapshot of the adapter and its guard, with the good states it may return to."""
+        """Return a snapshot of the adapter and its guard, with the good states it may return to."""
         inner = {f"{_INNER}{name}": value for name, value in self.inner.state_dict().items()}
         return inner | {"_extra_state": self.get_extra_state()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Take over a snapshot of a guarded adapter of the same method; one that does not fit changes nothing."""
+        """Load a snapshot of a guarded adapter of the same method; one that does not fit changes nothing."""
         extra = state_dict.get("_extra_state")
         if not isinstance(extra, Mapping) or "watch" not in extra:
             raise CheckpointError("The state is not of a guarded adapter. Load it into the adapter without its guard.")
@@ -185,7 +186,7 @@ class Guarded(Facade):
         return result
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The guard: its memory, and the states that it may return to."""
+        """Return the guard's memory, and the states that it may return to."""
         return {
             "watch": self.watch.state(),
             "pool": self.pool.state(),
@@ -195,16 +196,16 @@ class Guarded(Facade):
         }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Nothing: load_state_dict does it all."""
+        """Do nothing: load_state_dict does it all."""
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: nn.Module, **overrides: Any) -> Self:
-        """Rebuild a saved guarded adapter around the same source model; the stream goes on bit for bit.
+        """Rebuild a saved guarded adapter around the same source model; the stream continues bit for bit.
 
         Args:
             path: A file written by ``save``.
             model: The source model.
-            overrides: Arguments of the guarded adapter that a file cannot carry.
+            overrides: Arguments of the guarded adapter that a file cannot hold.
         """
         header, state = read(path)
         if header["method"] != cls.__name__.lower():
@@ -217,11 +218,11 @@ class Guarded(Facade):
 
     @classmethod
     def arguments(cls) -> dict[str, Any]:
-        """Every argument of the guard and its default."""
+        """Return every argument of the guard with its default."""
         return {name: default for name, default in super().arguments().items() if name != "reference"}
 
     def __repr__(self) -> str:
-        """The guarded adapter, and the guard's phase."""
+        """Show the guarded adapter, and the guard's phase."""
         return f"Guarded({self.inner!r}, guard {self.watch.phase})"
 
     def _begin(self) -> None:

@@ -52,7 +52,7 @@ class GuardedAnswer(Answer):
             raise
 
     def learn(self) -> Step:
-        """Learn from the batch if the guard lets it, and let the guard look at it."""
+        """Learn from the batch if the guard allows it, and pass its signals to the guard."""
         self._finish()
         guarded = self._guarded
         if self._inner is None or self._own is None:
@@ -72,7 +72,7 @@ class GuardedAnswer(Answer):
         return Step(self.logits, step.loss, {**step.log, **self._log(verdict)})
 
     def forget(self) -> None:
-        """Leave no trace of the batch in the adapter."""
+        """Undo everything that the batch changed in the adapter."""
         self._finish()
         if self._inner is None:
             self._guarded._lock.release()

@@ -1,4 +1,4 @@
-"""An adapter around another one shows the inner adapter's state as its own."""
+"""Base of adapters that wrap another one and show its state as their own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Facade(Adapter):
 
     @property
     def trained(self) -> list[nn.Parameter]:  # type: ignore[override]
-        """The parameters that learn."""
+        """The trained parameters."""
         return self.inner.trained
 
     @property
@@ -46,7 +46,7 @@ class Facade(Adapter):
 
     @property
     def steps(self) -> int:  # type: ignore[override]
-        """Steps learnt; a return to an earlier state sets them back as well."""
+        """Steps learnt; a return to an earlier state also restores this number."""
         return self.inner.steps
 
     @property
@@ -56,7 +56,7 @@ class Facade(Adapter):
 
     @property
     def restores(self) -> int:  # type: ignore[override]
-        """Returns to the source by the inner adapter itself."""
+        """How often the inner adapter itself returned to the source."""
         return self.inner.restores
 
     @property
@@ -66,7 +66,7 @@ class Facade(Adapter):
 
     @property
     def smallest_batch(self) -> int:
-        """The fewest images that a step takes with this model."""
+        """The smallest batch that a step accepts with this model."""
         return self.inner.smallest_batch
 
     @property

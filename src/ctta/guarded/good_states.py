@@ -15,15 +15,15 @@ State = dict[str, Any]
 
 
 class GoodStates:
-    """The last state that stayed without an alarm for a while, and a newer one that has yet to.
+    """The last state that was followed by no alarm for a while, and a newer one that is not yet confirmed.
 
     A state is kept without the parameters that never change and without the optimizer's moments, which are as large as
-    the network and were on their way to where the alarm was. The initial state is not kept at all: the adapter has it,
-    and the streams of a service share it. What is kept is never written to.
+    the network and point towards the state that raised the alarm. The initial state is not kept at all, because the
+    adapter has it and the streams of a service share it. What is kept is never written to.
 
     Args:
-        adapter: The adapter; its present state counts as good.
-        every: Learnt batches after which the present state is kept.
+        adapter: The adapter; its current state counts as good.
+        every: Number of learnt batches after which the current state is kept.
     """
 
     def __init__(self, adapter: Adapter, every: int) -> None:
@@ -32,12 +32,12 @@ class GoodStates:
         self.begin()
 
     def begin(self) -> None:
-        """Take the present state as good."""
+        """Take the current state as good."""
         self._good = self._candidate = self._kept()
         self._since = 0
 
     def learnt(self) -> None:
-        """Count a batch without an alarm; after enough of them the newer state is good, and the present one is kept."""
+        """Count a batch without an alarm; after enough of them the newer state is good, and the current one is kept."""
         self._since += 1
         if self._since >= self._every:
             self._good, self._candidate, self._since = self._candidate, self._kept(), 0
@@ -57,14 +57,14 @@ class GoodStates:
             frozen = {name: value for name, value in adapter.state_dict().items() if name in adapter._frozen}
             adapter.load_state_dict(frozen | self._good)
         if adapter._window is not None and window is not None:
-            # The images at hand tell more about the stream than those of then.
+            # The current images represent the stream better than those from that time.
             adapter._window.load(window)
         self._candidate = self._good
         self._since = 0
 
     @property
     def at_source(self) -> bool:
-        """Whether the initial state is all there is to return to."""
+        """Whether the initial state is the only one to return to."""
         return self._good is None and self._candidate is None
 
     def nbytes(self) -> int:
@@ -78,13 +78,13 @@ class GoodStates:
         return {"good": self._good, "candidate": None if same else self._candidate, "same": same, "since": self._since}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state` returned.
+        """Load what `state` returned.
 
         Args:
             state: The good states of an adapter of the same method and source.
 
         Raises:
-            KeyError, TypeError, ValueError: It is damaged. Nothing changes.
+            KeyError, TypeError, ValueError: If it is damaged. Nothing changes.
         """
         good = None if state["good"] is None else dict(state["good"])
         candidate = None if state["candidate"] is None else dict(state["candidate"])
@@ -103,7 +103,7 @@ class GoodStates:
 
 
 def _is_new(adapter: Adapter) -> bool:
-    """Whether an adapter is in the state that `reset` returns to."""
+    """Return whether an adapter is in the state that `reset` returns to."""
     now = {name: value for name, value in adapter._state().items() if name not in adapter._frozen}
     initial = adapter._initial
     return (

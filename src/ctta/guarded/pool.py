@@ -1,4 +1,4 @@
-"""From predictions to signals: compare an adapter with its reference over enough images to tell."""
+"""From predictions to signals: compare an adapter with its reference over enough images."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ctta.adapter import Step
 from ctta.functional import diversity, entropy
 from ctta.guard import Compared, Signals
 
-#: Images that are compared before the guard looks: fewer say too little about diversity.
+#: Number of images in a comparison: fewer say too little about diversity.
 _ENOUGH = 48
-#: A reference that is sure of everything still errs now and then.
+#: A reference with full confidence still makes occasional errors.
 _LEAST_ENTROPY = 0.05
 
 
@@ -52,11 +52,11 @@ class Pool:
         return compared
 
     def state(self) -> dict[str, Any]:
-        """Everything in it."""
+        """Return the content of the pool."""
         return dict(vars(self))
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state` returned.
+        """Load what `state` returned.
 
         Args:
             state: The content of another pool.
@@ -67,10 +67,10 @@ class Pool:
 
 @torch.no_grad()
 def signals_of(own: Tensor, step: Step | None = None, compared: Compared | None = None) -> Signals:
-    """Return what a batch showed.
+    """Return the signals of a batch.
 
     Args:
-        own: The logits that answered the batch.
+        own: The logits of the prediction.
         step: The step that learnt from it; None if nothing was learnt.
         compared: The comparison with the reference, if there is one.
     """
@@ -94,6 +94,6 @@ def _largest_entropy(logits: Tensor) -> float:
 
 
 def _spread(total: Tensor) -> float:
-    """The normalised entropy of a sum of predictions."""
+    """Return the normalised entropy of a sum of predictions."""
     mean = total / total.sum()
     return -mean.xlogy(mean).sum().item() / (math.log(len(total)) or 1.0)

@@ -1,4 +1,4 @@
-"""The reference: the unadapted network, with which a guarded adapter is compared and which answers in a fallback."""
+"""The reference: the unadapted network, with which a guarded adapter is compared and which predicts in a fallback."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Reference:
         adapter: An adapter in its initial state. It never learns.
 
     Attributes:
-        logit_scale: By how much the logits of one network are multiplied in the prediction: a method that adds up the
-            logits of two networks looks surer than one that averages them, and is not.
+        logit_scale: The factor on the logits of one network in the prediction: a method that adds the logits of two
+            networks looks more confident than one that averages them, but is not.
     """
 
     def __init__(self, adapter: Adapter) -> None:
@@ -30,7 +30,7 @@ class Reference:
 
     @classmethod
     def of(cls, adapter: Adapter) -> Reference:
-        """Make the reference of an adapter, whatever it has learnt by now.
+        """Make the reference of an adapter, whatever it has learnt so far.
 
         Args:
             adapter: The adapter; the reference shares its frozen parameters and its initial state.
@@ -42,7 +42,7 @@ class Reference:
         return cls(new)
 
     def predict(self, held: Tensor, newest: int) -> Tensor:
-        """Predict for the last images of those that an adapter holds.
+        """Predict for the newest of the images that an adapter holds.
 
         Args:
             held: The images of the window, or the batch.

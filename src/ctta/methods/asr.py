@@ -30,27 +30,28 @@ from ctta.teacher import frozen_copy
 class ASR(Adapter):
     """Learn as ETA or ROID do, and reset the later layers when the predictions concentrate on few classes.
 
-    The entropy of a batch's mean logits is compared with its own moving level. If it falls below, the model is
-    collapsing: the later of the trained tensors return to the source, the more the further it fell. Before that, the
-    mean of the weights since the last reset and their importance are remembered; a penalty then keeps important
-    weights near that mean. The share of predictions on which the source disagrees controls the level and the penalty.
+    The entropy of a batch's mean logits is compared with its own moving level. If it falls below that level, the model
+    is collapsing, and the later trained tensors return to the source: the further it fell, the more of them. Before
+    that, the mean of the weights since the last reset and their importance are remembered; a penalty then keeps
+    important weights near that mean. The share of predictions on which the source disagrees controls the level and the
+    penalty.
 
     Args:
         model: The source model, or a `Classifier` around it.
-        base: What is learnt between resets: "eta" (`EATA` without Fisher weights) or "roid" (`ROID`).
+        base: The method that learns between resets: "eta" (`EATA` without Fisher weights) or "roid" (`ROID`).
         m_0: The momentum of the level is 1 - m_0 (1 - disagreement). At 0 the level stays where it starts.
         p_0: The weight of the penalty is p_0 disagreement^2.
         a_0: The level starts at ln(a_0 C), with C classes.
         r_0: The share of the tensors that keep their values if the entropy has just reached the level.
         r_1: How fast that share falls with the distance below the level. At 20 a drop of 0.025 nats resets all.
-        e_margin: Of ETA: E_0 in units of ln C: a sample is reliable if its entropy is below it.
-        d_margin: Of ETA: a sample is redundant if the cosine between its prediction and the mean prediction so far
+        e_margin: For ETA: E_0 in units of ln C: a sample is reliable if its entropy is below it.
+        d_margin: For ETA: a sample is redundant if the cosine between its prediction and the mean prediction so far
             reaches this value.
-        momentum_source: Of ROID: the share of the student that is kept when its weights are averaged with the source.
-        momentum_probs: Of ROID: momentum of the mean prediction.
-        temperature: Of ROID: temperature of the sample weights.
-        batch_size: Of ROID: divides the loss. None divides by the size of the batch at hand.
-        view: Of ROID: the augmentation, a function of images and generator.
+        momentum_source: For ROID: the share of the student that is kept when its weights are averaged with the source.
+        momentum_probs: For ROID: momentum of the mean prediction.
+        temperature: For ROID: temperature of the sample weights.
+        batch_size: For ROID: divides the loss. None divides by the size of the current batch.
+        view: For ROID: the augmentation, a function of images and generator.
         shared: Options that every method takes; see `Adapter`.
 
     Example:
@@ -145,7 +146,7 @@ class ASR(Adapter):
         return Step(self.combine(logits.detach()), None if loss is None else loss.item(), log)
 
     def base_loss(self, x: Tensor, logits: Tensor) -> tuple[Tensor | None, Tensor | None, int]:
-        """Return the loss of ETA or ROID, None if ETA keeps no sample; the new mean prediction; how many it kept.
+        """Return the loss (None if ETA keeps no sample), the new mean prediction, and how many samples were kept.
 
         Args:
             x: Images (N, C, H, W) in [0, 1].
@@ -187,7 +188,7 @@ class ASR(Adapter):
             logits: Logits (N, C) of the batch, before the step.
             disagree: The share of predictions on which source and student disagree.
         """
-        # Of the mean logits, not of the mean prediction.
+        # The entropy of the mean logits, not that of the mean prediction.
         e = entropy(logits.mean(0, keepdim=True)).item()
         start = math.log(logits.shape[1] * self.a_0)
         level = start if self.level is None else self.level.item()

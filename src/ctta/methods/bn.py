@@ -29,8 +29,8 @@ class BN(Adapter):
         model: The source model, or a `Classifier` around it.
         alpha: The weight of the batch: a layer normalises with alpha * batch + (1 - alpha) * source statistics. Keep 1
             for batches of about 50 images or more. Lower it, say to 0.1, if batches are small or hold few classes. At
-            0 the prediction is that of `Source`. As published it takes the unbiased variance of the batch, which is
-            all that tells it from ``statistics="share:0.4"``; the other choices of ``statistics`` need ``alpha=1``.
+            0 the prediction is that of `Source`. As published it uses the unbiased variance of the batch, its only
+            difference from ``statistics="share:0.4"``; the other choices of ``statistics`` need ``alpha=1``.
         options: ``window``, ``precision``, ``invalid`` and ``statistics``; see `Adapter`.
 
     Example:

@@ -16,8 +16,9 @@ class BNEMA(MovesStatistics):
     """Move the stored mean and variance of batch norms towards each batch, then predict with them.
 
     Public benchmarks call it BN-EMA. The statistics follow the stream as they do in training, and remember about 1 /
-    alpha batches. So they are less noisy than those of a single batch, on which `BN` relies, and small batches work.
-    The prediction for a batch is made after its statistics were taken in. No label, gradient or optimizer is needed.
+    alpha batches. They are therefore less noisy than those of a single batch, on which `BN` relies, and small batches
+    work. The prediction for a batch is made after the statistics were updated with it. No label, gradient or optimizer
+    is needed.
 
     Args:
         model: The source model, or a `Classifier` around it.
@@ -39,7 +40,7 @@ class BNEMA(MovesStatistics):
         self.begin(())
 
     def adapt(self, x: Tensor) -> Learning:
-        """Take in the statistics of the batch, then predict."""
+        """Update the statistics with the batch, then predict."""
         logits = self.move_and_predict(x, x, self.alpha)
         yield logits
         return Step(logits)

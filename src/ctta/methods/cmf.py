@@ -26,9 +26,9 @@ class CMF(ROID):
 
     The loss, the sample weights and the prior correction are those of `ROID`. ROID pulls the weights towards the
     source; CMF pulls them towards a hidden model, which drifts back to the source and is corrected by every new
-    student. How strongly, the filter finds from the variance that it attributes to the drift.
+    student. The filter derives the strength of that correction from the variance that it attributes to the drift.
 
-    The fewer parameters are trained, the smaller that variance. For small networks the correction is rounded to none:
+    The fewer parameters are trained, the smaller that variance. For small networks the correction is rounded to zero:
     the hidden model stays at the source, and CMF is ROID.
 
     Args:
@@ -38,7 +38,7 @@ class CMF(ROID):
         q: Variance of the drift per step, for 38,400 trained parameters; it is scaled by their actual number.
         momentum_probs: Momentum of the mean prediction.
         temperature: Temperature of the sample weights. Lower values let a few samples dominate.
-        batch_size: Divides the loss, whatever the size of the batch. None divides by the size of the batch at hand, so
+        batch_size: Divides the loss, whatever the size of the batch. None divides by the size of the current batch, so
             that a small last batch takes a full step.
         view: The augmentation, a function of images and generator. The default is that of `ROID`.
         shared: Options that every method takes; see `Adapter`.

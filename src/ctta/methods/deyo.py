@@ -40,8 +40,8 @@ class DeYO(Adapter):
         tau_plpd: Second filter: keep samples whose PLPD is above it. The recipes use 0.2; the authors use 0.3 for
             ResNet-50 with batch norm in their mild setting.
         destroy: How to destroy the shape: "patch" (shuffle a 4x4 grid), "occlusion" (replace the central half by the
-            mean colour), or a function of images and generator. Give your own if shape is not what makes a class, as
-            with textures.
+            mean colour), or a function of images and generator. Pass your own function if classes are not defined by
+            shape, as with textures.
         shared: Options that every method takes; see `Adapter`.
 
     Example:
@@ -110,7 +110,7 @@ class DeYO(Adapter):
 
 
 def shuffle_patches(x: Tensor, generator: torch.Generator, *, grid: int = 4) -> Tensor:
-    """Cut every image into patches and put them together in a random order of its own.
+    """Cut each image into patches and reassemble them in a random order, drawn for each image.
 
     Args:
         x: Images (N, C, H, W).
@@ -126,8 +126,8 @@ def permute_patches(x: Tensor, order: Tensor, *, grid: int = 4) -> Tensor:
 
     Args:
         x: Images (N, C, H, W).
-        order: For each image, the patch to put in each place, row by row: (N, grid^2).
-        grid: Patches per side. Images are resized if their sides are no multiple of it.
+        order: For each image, the patch to put at each position, row by row: (N, grid^2).
+        grid: Patches per side. Images are resized if their sides are not a multiple of it.
     """
     n, c, height, width = x.shape
     h, w = height // grid, width // grid

@@ -49,7 +49,7 @@ class DMSE(Adapter):
         lambda_cl: Weight of the contrastive loss (Eq. 7).
         alpha: A fixed momentum instead of Eq. 2. 0.999 with ``teacher_reset=False`` is the plain mean teacher.
         recalibrated: Move the prototypes by Eq. 3. If False, they stay p_0.
-        centre: Where the nearest class is searched: "static" in p_0, "dynamic" in the prototypes of the step before.
+        centre: Where to look for the nearest class: "static" in p_0, "dynamic" in the prototypes of the previous step.
         teacher_reset: Reset the teacher below ``e_min``.
         projection: What the features pass through before the contrastive loss: "mlp", a module, or None for nothing.
         loss: The consistency loss: "sce", the symmetric cross-entropy of Eq. 4, or "ce", the cross-entropy.

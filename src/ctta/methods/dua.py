@@ -21,8 +21,8 @@ class DUA(MovesStatistics):
     """Move the stored statistics of batch norms towards the stream, less and less.
 
     The momentum starts at ``start``, decays at every batch and never falls below ``floor``: the first batches adapt the
-    network to the new domain, and the later ones keep it there. The prediction for a batch is made after its statistics
-    were taken in. No gradient or optimizer is needed. With ``copies`` a single image is enough.
+    network to the new domain, and the later ones keep it there. The prediction for a batch is made after the statistics
+    were updated with it. No gradient or optimizer is needed. With ``copies`` a single image is enough.
 
     Args:
         model: The source model, or a `Classifier` around it.
@@ -64,7 +64,7 @@ class DUA(MovesStatistics):
         self.begin(())
 
     def adapt(self, x: Tensor) -> Learning:
-        """Decay the momentum, take in the statistics, then predict."""
+        """Decay the momentum, update the statistics, then predict."""
         # Differs from the authors' script, which restarts at every corruption and reports the best of many evaluations.
         taken = self.taken + 1
         momentum = min(self.start * self.decay ** int(taken) + self.floor, 1.0)

@@ -34,24 +34,25 @@ __all__ = ["EATA", "fisher_from_source"]
 class EATA(Adapter):
     """Minimise the entropy of samples that are reliable and not redundant.
 
-    EATA is Tent with a choice of samples. It learns only from images whose prediction is confident enough and not too
+    EATA is Tent with sample selection. It learns only from images whose prediction is confident enough and not too
     similar to its recent predictions, and gives the more confident ones a larger weight. With Fisher weights from a few
     source images it also keeps important parameters near their source values; without them it is known as ETA.
 
     Args:
         model: The source model, or a `Classifier` around it.
-        e_margin: E_0 in units of ln C: a sample is reliable if its entropy is below it. The same value serves any
+        e_margin: E_0 in units of ln C: a sample is reliable if its entropy is below it. The same value works for any
             number of classes. Raise it if ``kept`` in the log stays near zero.
         d_margin: A sample is redundant if the cosine between its prediction and the mean prediction so far reaches this
-            value. It depends on the number of classes: with few, two predictions are alike by chance. See the recipes.
+            value. It depends on the number of classes: with few classes, two predictions may be similar by chance. See
+            the recipes.
         fisher: One weight per norm parameter, as a flat tensor from `fisher_from_source`. If it is left out, no source
             data is needed.
         fisher_alpha: Weight of the penalty that keeps parameters near the source. It has an effect only with
             ``fisher``.
         loss: What is minimised: "entropy", or "come", the entropy of an opinion that has an extra uncertain part. With
-            "come" the network is not driven to full confidence in images that it does not know. Samples are
-            then selected and weighted by it too.
-        come_mass: The mass K of that uncertain part; it has an effect only with ``loss="come"``. None takes the number
+            "come" the network is not driven to full confidence on unfamiliar images. Samples are then selected and
+            weighted by it too.
+        come_mass: The mass K of that uncertain part; it has an effect only with ``loss="come"``. None uses the number
             of classes, as in the paper; the authors' code has 1000.
         shared: Options that every method takes; see `Adapter`.
 
@@ -66,7 +67,7 @@ class EATA(Adapter):
 
     trains = "the weights and biases of normalisation layers"
     passes = (1, 1)
-    # Differs from the benchmark repo, whose SGD has nesterov momentum; the authors' has not. (RDumb, DeYO, SAR too.)
+    # Differs from the benchmark repo, whose SGD has nesterov momentum; the authors' does not. (RDumb, DeYO, SAR too.)
     defaults: ClassVar[SharedOptions] = {"nesterov": False}
     recipes = per_dataset(
         d_margin={"cifar10-c": 0.4, "cifar100-c": 0.1, "imagenet-c": 0.05, "domainnet-126": 0.1},

@@ -23,18 +23,18 @@ from ctta.registry import register
 class LAME(Adapter):
     """Pull the predictions of similar images together, without changing the model; predict after using the batch.
 
-    No parameter changes and nothing is kept from one batch to the next. LAME looks for the assignment of classes that
-    is close to the model's predictions and alike for images with similar features. It helps if images of one class
-    arrive together; on streams with mixed classes it usually does harm.
+    No parameter changes and nothing is kept from one batch to the next. LAME looks for an assignment of classes that is
+    close to the model's predictions and similar for images with similar features. It helps if images of one class
+    arrive together; on streams with mixed classes it usually hurts.
 
     The prediction for an image depends on the whole batch, so LAME predicts after using the batch. Its logits are
     log-probabilities: their softmax is the assignment Z of the paper.
 
     Args:
         model: The source model, or a `Classifier` around it.
-        affinity: When two images are similar: "knn", each to its nearest neighbours, which is the authors' choice;
-            "rbf", by a Gaussian of the distance of their features; or "linear", by the cosine.
-        k: How many neighbours "knn" takes. For "rbf" the width of the Gaussian is the mean distance to the k-th nearest
+        affinity: How similarity is measured: "knn", each image to its nearest neighbours, which is the authors' choice;
+            "rbf", by a Gaussian of the distance between features; or "linear", by the cosine.
+        k: How many neighbours "knn" uses. For "rbf" the width of the Gaussian is the mean distance to the k-th nearest
             image, where the image itself counts as the first. It has no effect on "linear".
         symmetric: Average the affinity of a pair over both directions. It has an effect only on "knn".
         options: ``window``, ``precision`` and ``invalid``; see `Adapter`.
@@ -83,7 +83,7 @@ class LAME(Adapter):
         return assign(logits, self.affinities(F.normalize(g)))
 
     def affinities(self, g: Tensor) -> Tensor:
-        """Return the affinity w_ij of every two images (N, N).
+        """Return the affinity w_ij of every pair of images (N, N).
 
         Args:
             g: Features (N, d) of length 1.
@@ -91,7 +91,7 @@ class LAME(Adapter):
         n = len(g)
         if self.affinity == "linear":
             return g @ g.mT
-        # Not by a matrix product, in which small distances drown in rounding.
+        # Not by a matrix product, whose rounding errors would swamp small distances.
         distance = torch.cdist(g, g, compute_mode="donot_use_mm_for_euclid_dist")
         if self.affinity == "rbf":
             width = distance.kthvalue(min(self.k, n)).values.mean().clamp(min=torch.finfo(g.dtype).tiny)
@@ -107,7 +107,7 @@ def assign(logits: Tensor, w: Tensor, *, most: int = 100, tolerance: float = 1e-
     Args:
         logits: Logits (N, C) of p.
         w: Affinities (N, N).
-        most: The most iterations.
+        most: The maximum number of iterations.
         tolerance: Stop if the relative change of E is at most this.
     """
     log_p = (logits.softmax(1) + 1e-10).log()

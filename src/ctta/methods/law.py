@@ -27,15 +27,15 @@ class LAW(LayerRates):
     """Train each tensor at a rate that grows with its Fisher information, to lower entropy and the gap to a view.
 
     The squared gradients of the log-likelihood of the predicted classes add up along the stream. The tensor with the
-    largest sum learns at the full rate, that with the smallest not at all.
+    largest sum learns at the full rate, and the one with the smallest does not learn.
 
     Args:
         model: The source model, or a `Classifier` around it.
         lr: The learning rate of the tensor with the most information.
-        tau: Exponent of the scaled information. Above 1 fewer tensors learn.
+        tau: Exponent of the scaled information. Above 1, fewer tensors learn.
         lambda_ce: Weight of the consistency between the batch and its augmented view, per class.
-        weight_decay: Added to the gradient for each unit of a weight.
-        stale_gradient: Add the gradient of the step before to that of the likelihood, as the authors' code does by
+        weight_decay: The multiple of each weight that is added to its gradient.
+        stale_gradient: Add the gradient of the previous step to that of the likelihood, as the authors' code does by
             never clearing it.
         view: The augmentation, a function of images and generator. The default is CoTTA's.
         options: ``seed``, ``reset_every``, ``window``, ``precision`` and ``invalid``; see `Adapter`. The optimizer is

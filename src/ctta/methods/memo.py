@@ -27,10 +27,11 @@ from ctta.registry import register
 class MEMO(Adapter):
     """Take one step on the entropy of the mean prediction over augmented copies of an image, then predict for it.
 
-    Every image is a task of its own: the whole network starts from the source, learns from copies of the one image,
-    predicts for the image itself and returns to the source. So the stream may come in any order and in batches of one.
-    Batch norms mix a little of the image's statistics into those of the source. A step costs about a hundred times one
-    of Tent. ``predict``, which never learns, gives the prediction of the source with these statistics.
+    Every image is a separate task: the whole network starts from the source, learns from copies of the one image,
+    predicts for the image itself and returns to the source. The stream may therefore come in any order and in batches
+    of one. Batch norms mix a little of the image's statistics into those of the source. A step costs about a hundred
+    times as much as one of Tent. ``predict``, which never learns, gives the prediction of the source with these
+    statistics.
 
     Args:
         model: The source model, or a `Classifier` around it.
@@ -90,7 +91,7 @@ class MEMO(Adapter):
         return Step(logits, sum(losses) / len(losses) if losses else None, {"learnt": float(len(losses))})
 
     def learn_and_predict(self, image: Tensor) -> tuple[Tensor, float | None]:
-        """Return the logits for an image after a step on its copies, and the loss unless it was not finite.
+        """Return the logits for an image after a step on its copies, and the loss, or None if it was not finite.
 
         Args:
             image: One image (1, C, H, W).

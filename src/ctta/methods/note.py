@@ -28,10 +28,10 @@ class NOTE(Adapter):
     """Normalise each image by common statistics unless it deviates, and learn from a class-balanced reservoir.
 
     NOTE is made for streams in which images of one class arrive together. Batch norms use stored statistics, corrected
-    for images whose own deviate significantly. Images go to a reservoir that is balanced over the predicted classes and
-    over time. Every ``update_every`` images the batch norms learn from it: their weights and biases by its entropy,
-    their statistics by a moving average. The reservoir holds real images, and so do checkpoints. The paper trains the
-    source model with these norms; a model trained with batch norms is converted.
+    for images whose own statistics deviate significantly. Images go to a reservoir that is balanced over the predicted
+    classes and over time. Every ``update_every`` images the batch norms learn from it: their weights and biases by its
+    entropy, their statistics by a moving average. The reservoir holds real images, and so do checkpoints. The paper
+    trains the source model with these norms; a model trained with batch norms is converted.
 
     Args:
         model: The source model, or a `Classifier` around it.
@@ -116,7 +116,7 @@ class NOTE(Adapter):
         """
         if self.learned_statistics:
             return logits.argmax(1)
-        # Without stored statistics an image enters by its prediction alone, before the rest of its batch is there.
+        # Without stored statistics an image enters by its prediction alone, before the rest of its batch arrives.
         with torch.no_grad(), normalising(iabn_layers(self.student), "image"):
             return self.student(x).argmax(1)
 
@@ -134,7 +134,7 @@ class NOTE(Adapter):
         return loss.item()
 
     def choice(self, options: Sequence[int]) -> int:
-        """Draw one of some numbers.
+        """Draw one of the given numbers.
 
         Args:
             options: The numbers.

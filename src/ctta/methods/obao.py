@@ -113,7 +113,7 @@ class OBAO(RestoresRandomly):
         self.begin(p for p in weights_and_biases(self.student) if id(p) not in head)
 
     def adapt(self, x: Tensor) -> Learning:
-        """Predict, take one step on the batch and on replayed images, then renew buffer and teacher."""
+        """Predict, take one step on the batch and on replayed images, then update buffer and teacher."""
         self.buffer.refuse_other_size(x, "OBAO")
         target = self.teacher(x)  # frozen: no gradient
         logits = self.student(x)
@@ -140,7 +140,7 @@ class OBAO(RestoresRandomly):
         return student + teacher
 
     def drawn(self) -> Tensor:
-        """Draw the places of the buffer to replay; all of them if there are too few."""
+        """Draw the positions in the buffer to replay; all of them if there are too few."""
         held = len(self.buffer)
         places = torch.arange(held) if held < self.replay else torch.randperm(held, generator=self.generator)
         return places[: self.replay].to(self.r_0.device)
@@ -149,7 +149,7 @@ class OBAO(RestoresRandomly):
         """Return the weighted losses on replayed images: their cross-entropy, and the change of class relations.
 
         Args:
-            places: Places of the buffer, at least one.
+            places: Positions in the buffer, at least one.
         """
         assert self.buffer.images is not None
         images, label = self.buffer.images[places], self.buffer.label[places]

@@ -1,4 +1,4 @@
-"""PALM: learning rates by layer, from how uncertain the prediction is and how sensitive each parameter.
+"""PALM: learning rates by layer, from how uncertain the prediction is and how sensitive each parameter is.
 
 Maharana et al., "PALM: Pushing adaptive learning rate mechanisms for continual test-time adaptation", AAAI 2025.
 """
@@ -25,7 +25,7 @@ from ctta.registry import register
 class PALM(LayerRates):
     """Choose by gradients which tensors to train and how fast, then minimise entropy and the gap to an augmented view.
 
-    The gradient of the divergence from a uniform prediction tells which tensors are uncertain: those where it is
+    The gradient of the divergence from a uniform prediction shows which tensors are uncertain: those for which it is
     small. Only they get a new learning rate, from the sensitivity of their values, weight times gradient, and how far
     it is from its moving average. A tensor that was never uncertain does not move.
 
@@ -36,10 +36,10 @@ class PALM(LayerRates):
             smaller, and more tensors uncertain.
         eta: A tensor is uncertain if the absolute values of its gradient sum to at most this.
         beta: Momentum of the sensitivity.
-        e_margin: Images whose entropy in nats is below it are minimised. Unlike that of `EATA`, it is not in units of
-            ln C.
+        e_margin: The entropy of an image is minimised if it is below this value, in nats. Unlike that of `EATA`, it is
+            not in units of ln C.
         lambda_ce: Weight of the consistency between the batch and its augmented view, per class.
-        weight_decay: Added to the gradient for each unit of a weight.
+        weight_decay: The multiple of each weight that is added to its gradient.
         view: The augmentation, a function of images and generator. The default is CoTTA's.
         options: ``seed``, ``reset_every``, ``window``, ``precision`` and ``invalid``; see `Adapter`. The optimizer is
             always a new Adam at every step.

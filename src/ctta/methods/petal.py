@@ -30,9 +30,9 @@ class PETAL(CoTTA):
     """Learn as CoTTA does, near a posterior of the source weights, and restore the weights that matter least.
 
     The posterior is a Gaussian for every weight, from a short training on source data (`swag_from_source`): weights
-    that varied little there are held tightly. Without it the student is held near its source weights, all alike, which
-    is L2-SP. After each step the weights with the smallest squared gradients return to the source. PETAL-SRes restores
-    random weights instead.
+    that varied little there are held tightly. Without it, all weights of the student are held near the source with
+    equal strength, which is L2-SP. After each step the weights with the smallest squared gradients return to the
+    source. PETAL-SRes restores random weights instead.
 
     Args:
         model: The source model, or a `Classifier` around it. The paper uses the mean network of the posterior.
@@ -41,9 +41,9 @@ class PETAL(CoTTA):
         p_th: The views are used if the mean confidence of the source on the batch is below this value; see `CoTTA`.
         prior_mean: The posterior's mean of every parameter, in their order, as one flat tensor from `swag_from_source`.
             If it is left out, the source weights are used, and no source data is needed.
-        prior_var: The posterior's variance of every parameter, likewise. If it is left out, 1.
+        prior_var: The posterior's variance of every parameter, in the same form. If it is left out, 1.
         prior_weight: Weight of the negative log posterior.
-        restoration: Which weights are restored: those of the smallest squared gradient ("fisher", PETAL-FIM), or
+        restoration: Which weights are restored: those with the smallest squared gradients ("fisher", PETAL-FIM), or
             "random" ones (PETAL-SRes).
         quantile: The share of weights that "fisher" restores at each step.
         restore_p: The share of weights that "random" restores at each step.
@@ -140,7 +140,7 @@ class PETAL(CoTTA):
             parameter.copy_(torch.where(f < threshold, source, parameter))
 
     def _of_trained(self, flat: Tensor) -> list[Tensor]:
-        """Take the values of the trained parameters out of a flat tensor of all parameters."""
+        """Extract the values of the trained parameters from a flat tensor of all parameters."""
         parameters = list(self.student.model.parameters())
         pieces = zip(parameters, torch.split(flat, [p.numel() for p in parameters]), strict=True)
         values = {id(p): piece.view(p.shape) for p, piece in pieces}

@@ -41,9 +41,9 @@ class PeTTA(Adapter):
     Args:
         model: The source model, or a `Classifier` around it.
         feature_mean: Class means of source features (C, d), from `feature_statistics_from_source`. If they are left
-            out, no source data is needed and the drift is not known: ``alpha_0`` and ``lambda_0`` are used as they are.
+            out, no source data is needed and the drift is unknown: ``alpha_0`` and ``lambda_0`` are used as they are.
         feature_var: Class variances of source features (C, d), from the same function. Classes without finite values
-            do not count for the drift.
+            are ignored in the drift.
         alpha_0: The share of the student that the teacher takes in at each step, if there is no drift.
         lambda_0: Weight of the pull towards the source weights, if the drift is large.
         adaptive_alpha: Let the drift reduce ``alpha_0``.
@@ -162,7 +162,7 @@ class PeTTA(Adapter):
         with updating(self.student, self.teacher, self.anchor):
             with torch.no_grad():
                 target, anchored = self.teacher(images), self.anchor(images)
-            # In mode "ce" this pass only moves the statistics.
+            # With "ce" this pass only updates the statistics.
             with torch.set_grad_enabled(self.loss == "sce"):
                 logits = self.student(images)
             logits_aug = self.student(self.view(images, self.generator))

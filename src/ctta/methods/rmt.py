@@ -34,8 +34,8 @@ class RMT(Adapter):
     """Train the student to agree with a slow teacher, and pull its features towards class prototypes.
 
     The whole student learns, on the batch and on one augmented view, by a symmetric cross-entropy with the teacher,
-    which the paper prefers to the plain one for its gradients. A contrastive loss pulls the features of both views
-    towards the nearest class prototype. Optionally RMT warms up on source images and replays some of them. The
+    which the paper prefers to the plain one because of its gradients. A contrastive loss pulls the features of both
+    views towards the nearest class prototype. Optionally RMT warms up on source images and replays some of them. The
     prediction is the sum of the student's and the teacher's logits.
 
     Args:
@@ -45,7 +45,7 @@ class RMT(Adapter):
             of the classifier's weight are used, which is RMT*.
         tau: Temperature of the contrastive loss.
         lambda_cl: Weight of the contrastive loss. Zero leaves pure self-training.
-        source: A sequence of (images, labels) batches for ``warm_up`` and replay, used in order, again and again.
+        source: A sequence of (images, labels) batches for ``warm_up`` and replay, used in order and repeatedly.
         lambda_src: Weight of the loss on replayed source batches.
         projection: What the features pass through before the contrastive loss: "mlp", a module, or None for nothing.
         view: The augmentation, a function of images and generator.
@@ -111,7 +111,7 @@ class RMT(Adapter):
         self.passes = (3 + recompute, 2) if lambda_src == 0 else (4 + recompute, 3)
 
     def adapt(self, x: Tensor) -> Learning:
-        """Predict, then take one step on the self-training, contrastive and, if asked for, replay losses."""
+        """Predict, then take one step on the self-training, contrastive and, if requested, replay losses."""
         target = self.teacher(x)  # frozen: no gradient
         augmented = view_pass(self.student, lambda: self.view(x, self.generator), recompute=self.recompute)
         logits, g = self.student.with_features(x)

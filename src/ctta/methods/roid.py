@@ -29,7 +29,7 @@ class ROID(Adapter):
 
     The loss is a soft likelihood ratio, whose gradient does not vanish for confident predictions. ROID applies it to
     samples that differ from the mean prediction, weighted by how certain and how different they are. After each step
-    the weights move a little back towards the source. The logits are corrected for the classes that the batch shows.
+    the weights move a little back towards the source. The logits are corrected for the mean prediction of the batch.
 
     Args:
         model: The source model, or a `Classifier` around it.
@@ -37,10 +37,10 @@ class ROID(Adapter):
             drift is halved in about 70 steps.
         momentum_probs: Momentum of the mean prediction.
         temperature: Temperature of the sample weights. Lower values let a few samples dominate.
-        batch_size: Divides the loss, whatever the size of the batch. None divides by the size of the batch at hand, so
+        batch_size: Divides the loss, whatever the size of the batch. None divides by the size of the current batch, so
             that a small last batch takes a full step.
         view: The augmentation, a function of images and generator. The default is CoTTA's with reflected borders and
-            without blur and noise.
+            without blur or noise.
         shared: Options that every method takes; see `Adapter`.
 
     Example:
@@ -98,12 +98,12 @@ class ROID(Adapter):
 
     @staticmethod
     def combine(*logits: Tensor) -> Tensor:
-        """Correct the student's logits for the classes that the batch shows."""
+        """Correct the student's logits for the mean prediction of the batch."""
         return correct_prior(logits[0])
 
     @torch.no_grad()
     def return_to_source(self) -> dict[str, float]:
-        """Weight ensembling: theta <- m theta + (1 - m) theta_source for what is trained. Return numbers to log."""
+        """Weight ensembling: theta <- m theta + (1 - m) theta_source for trained parameters. Return numbers to log."""
         torch._foreach_lerp_(list[Tensor](self.trained), self.source_of_trained(), 1 - self.momentum_source)
         return {}
 

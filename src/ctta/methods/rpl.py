@@ -21,12 +21,12 @@ class RPL(Adapter):
     """Train the norm layers on the model's own labels, with a loss that tolerates incorrect ones.
 
     RPL is Tent with another loss. The label of an image is its predicted class, and the generalised cross-entropy
-    limits how much a doubtful label can pull.
+    limits the influence of a doubtful label.
 
     Args:
         model: The source model, or a `Classifier` around it.
-        q: Exponent of the loss (1 - p_y^q) / q. Near 0 it is the cross-entropy; at 1 it is the probability that is
-            missing to certainty, which incorrect labels hurt least.
+        q: Exponent of the loss (1 - p_y^q) / q. Near 0 it is the cross-entropy; at 1 it is 1 - p_y, which is least
+            sensitive to incorrect labels.
         shared: Options that every method takes; see `Adapter`.
 
     Example:

@@ -97,7 +97,8 @@ class SANTA(Adapter):
         yield logits.detach()
         logits_aug, g_aug = augmented()
         _, nearest = nearest_prototype(g.detach(), self.p_0)
-        # The student gives the weights and the anchor is in the logarithm: a pull towards the anchor's likeliest class.
+        # The student gives the weights and the anchor is in the logarithm: a pull towards the anchor's most likely
+        # class.
         loss_sa = 0.5 * (cross_entropy(anchor, logits) + cross_entropy(anchor, logits_aug)).mean()
         loss_ta = contrastive(self.project(torch.stack([self.p_0[nearest], g, g_aug])), tau=self.tau)
         loss = loss_sa + self.lambda_cl * loss_ta

@@ -40,9 +40,9 @@ class SAR(Adapter):
         reset_constant: The source is restored if the average loss, an entropy in nats, falls below this value. With
             few classes entropies are smaller and 0.2 may reset a healthy model: lower it.
         loss: What is minimised: "entropy", or "come", the entropy of an opinion that has an extra uncertain part. With
-            "come" the network is not driven to full confidence in images that it does not know. Samples are
-            then selected, and a collapse recognised, by it too.
-        come_mass: The mass K of that uncertain part; it has an effect only with ``loss="come"``. None takes the number
+            "come" the network is not driven to full confidence on unfamiliar images. Samples are then selected, and a
+            collapse detected, by it too.
+        come_mass: The mass K of that uncertain part; it has an effect only with ``loss="come"``. None uses the number
             of classes, as in the paper; the authors' code has 1000.
         shared: Options that every method takes; see `Adapter`. ``optimizer`` is "sgd" here, without nesterov.
 

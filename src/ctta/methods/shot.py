@@ -39,7 +39,7 @@ class SHOT(Adapter):
             benchmark ttab.
         threshold: The probability above which a prediction is confident; it has an effect only with "confident".
         layers: What is trained: the "norm" layers, or "all" parameters but the head's, as in ttab.
-        eps: Added to the probabilities inside the logarithm of each image's entropy; ttab has 0.
+        eps: Added to the probabilities inside the logarithm of each image's entropy; ttab uses 0.
         shared: Options that every method takes; see `Adapter`. ``optimizer`` is "sgd" here, without nesterov, and
             ``lr`` is 0.01.
 

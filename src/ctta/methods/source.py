@@ -17,7 +17,7 @@ class Source(Adapter):
 
     The model runs in evaluation mode, with the weights and statistics it was trained with. It is the baseline that
     every other method must beat, and it shows how hard a stream is. There is no ``window``: the stored statistics do
-    not depend on the batch, so an image gets the same prediction alone or in company.
+    not depend on the batch, so an image gets the same prediction alone or in a batch.
 
     Args:
         model: The source model, or a `Classifier` around it.

@@ -29,11 +29,12 @@ class T3A(Adapter):
     """Replace the head by centroids of the most certain features of each class; predict after using the batch.
 
     T3A collects features, each with the class and entropy that the source head gives it, beginning with the rows of the
-    head's own weight. Per class it keeps the ``filter_k`` of lowest entropy. The sum of their directions, at length 1,
-    is the centroid, and the logit of a class is the product of feature and centroid. The network itself never changes.
+    head's own weight. For each class it keeps the ``filter_k`` features with the lowest entropy. The sum of their
+    directions, scaled to length 1, is the centroid, and the logit of a class is the product of feature and centroid.
+    The network itself never changes.
 
-    A batch is among the supports when it is predicted, so ``step`` predicts after using the batch. ``predict`` uses the
-    centroids as they are.
+    A batch is already among the supports when its predictions are made, so ``step`` predicts after using the batch.
+    ``predict`` uses the centroids as they are.
 
     Args:
         model: The source model, or a `Classifier` around it.

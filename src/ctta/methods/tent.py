@@ -30,8 +30,8 @@ class Tent(Adapter):
     Args:
         model: The source model, or a `Classifier` around it.
         loss: What is minimised: "entropy", or "come", the entropy of an opinion that has an extra uncertain part. With
-            "come" the network is not driven to full confidence in images that it does not know.
-        come_mass: The mass K of that uncertain part; it has an effect only with ``loss="come"``. None takes the number
+            "come" the network is not driven to full confidence on unfamiliar images.
+        come_mass: The mass K of that uncertain part; it has an effect only with ``loss="come"``. None uses the number
             of classes, as in the paper; the authors' code has 1000.
         shared: Options that every method takes; see `Adapter`.
 

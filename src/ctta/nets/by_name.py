@@ -73,7 +73,7 @@ def load_model(name: str, weights: Path | None = None, *, classes: int | None = 
         classes: Number of classes of a library's model with random weights. Default: the library's.
 
     Raises:
-        UnknownModel: With the nearest known name.
+        UnknownModel: If the name is unknown. The message suggests the nearest one.
         UserCodeError: If the user's own code does not exist or fails.
         MissingExtra: If the library is not installed.
         MissingData, BadData, NotWeights: If a file is missing or does not fit.

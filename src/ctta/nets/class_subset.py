@@ -15,8 +15,8 @@ from ctta.errors import ModelError, ParameterError
 def with_classes(model: Classifier, classes: Sequence[int]) -> Classifier:
     """Return a copy of a model whose head has only the rows of some classes.
 
-    The logits are those of the model at these classes, so that entropies and prototypes know no others: ImageNet-R and
-    ImageNet-A are scored like this. A model that has as many classes already is returned as it is.
+    The logits are those of the model at these classes, so that entropies and prototypes involve no other classes.
+    ImageNet-R and ImageNet-A are scored like this. A model that already has that many classes is returned unchanged.
 
     Args:
         model: The model.

@@ -6,7 +6,7 @@ from torch import nn
 
 
 def shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
-    """Build the shortcut of a residual block: a 1 x 1 convolution where its shape changes, or else the identity.
+    """Build the shortcut of a residual block: a 1 x 1 convolution if its shape changes, otherwise the identity.
 
     Args:
         inputs: Input channels.

@@ -35,9 +35,9 @@ class Model:
         file: Name of the weights file.
         source: Where that file comes from.
         mean: Subtracted from images in [0, 1], per channel; None if the network takes them as they are.
-        std: Divides what is left, per channel.
+        std: Divides the difference, per channel.
         sha256: Digest of the published file, if known.
-        drop: Entries of the file that hold the normalisation, which is the Classifier's task here.
+        drop: Entries of the file that hold the normalisation, which the Classifier does here.
     """
 
     name: str

@@ -1,1 +1,1 @@
-"""The service behind `ctta serve`: streams of images in, answers out, learning afterwards."""
+"""The service behind `ctta serve`: streams of images in, predictions out, learning afterwards."""

@@ -1,4 +1,4 @@
-"""The audit: one JSON line for everything that happened to a stream, enough to do it again."""
+"""The audit: one JSON line for everything that happened to a stream, enough to replay it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Line:
 
     Args:
         n: The line's number in the stream, from 1.
-        do: What happened: a batch was learnt, seen or only answered, or the name of an operation.
+        do: What happened: a batch was learnt from, seen or only answered, or the name of an operation.
         time: When the line was made, in seconds since the epoch.
         mode: The stream's mode after the event.
         steps: Steps learnt by the adapter after the event.
@@ -64,7 +64,7 @@ class Audit:
 
     Args:
         folder: The stream's folder.
-        record: Where the images of learnt batches are kept; None keeps none.
+        record: The folder for the images of learnt batches; None keeps no images.
     """
 
     def __init__(self, folder: Path, record: Path | None = None) -> None:
@@ -94,14 +94,14 @@ class Audit:
             _batch_file(self._record, n).write_bytes(buffer.getvalue())
 
     def write(self, line: Line) -> None:
-        """Append a line in one write, so that a crash loses it whole or not at all.
+        """Append a line in one write, so that a crash loses either the whole line or nothing.
 
         Args:
             line: The line to append.
         """
         assert self._file is not None, "the audit is closed"
         fields = {name: value for name, value in asdict(line).items() if value or name not in _OPTIONAL}
-        # What a crash or a full disk left of an earlier line must not take this one with it.
+        # The remains of an earlier line, after a crash or on a full disk, must not spoil this one.
         text = b"\n" * self._torn + json.dumps(fields).encode() + b"\n"
         self._torn = True
         if os.write(self._file, text) < len(text):
@@ -116,14 +116,14 @@ class Audit:
 
 
 def read_audit(path: Path) -> Iterator[Line]:
-    """The lines of an audit in order; a line that a crash cut short is left out.
+    """Yield the lines of an audit in order; a line cut short by a crash is skipped.
 
     Args:
         path: The file.
 
     Raises:
-        MissingData: There is no such file.
-        BadData: A line is whole, and not one of an audit.
+        MissingData: If there is no such file.
+        BadData: If a complete line does not belong to an audit.
     """
     try:
         file = path.open("rb")
@@ -144,15 +144,15 @@ def read_audit(path: Path) -> Iterator[Line]:
 
 
 def read_batch(record: Path, line: Line) -> Tensor:
-    """The images of a line's batch.
+    """Return the images of a line's batch.
 
     Args:
         record: The folder of the stream's recorded images.
         line: The line.
 
     Raises:
-        MissingData: The batch was not recorded.
-        BadData: The file is damaged or has another number of images.
+        MissingData: If the batch was not recorded.
+        BadData: If the file is damaged or has a different number of images.
     """
     path = _batch_file(record, line.n)
     try:
@@ -168,7 +168,7 @@ def read_batch(record: Path, line: Line) -> Tensor:
 
 
 def requests_of(lines: Iterable[Line], until: int, count: int) -> list[str]:
-    """Return the ids of the last requests that were offered to learning and are part of a snapshot, oldest first.
+    """Return the ids of the last requests that were offered for learning and are part of a snapshot, oldest first.
 
     Args:
         lines: The lines of one audit, oldest first.
@@ -180,7 +180,7 @@ def requests_of(lines: Iterable[Line], until: int, count: int) -> list[str]:
         if line.n > until:
             break
         if line.do in ("start", "resume"):
-            # A crash lost what came after the snapshot; those requests may be learnt when they are sent again.
+            # A crash lost what came after the snapshot; those requests may be learnt from when they are sent again.
             kept = int(line.snapshot or 0)
             while offered and offered[-1][0] > kept:
                 offered.pop()

@@ -27,14 +27,14 @@ class Batches:
 
     Args:
         stream: The stream's name.
-        limits: The share of batches to learn.
-        clock: Seconds that never go back.
+        limits: The share of batches to learn from.
+        clock: A monotonic clock, in seconds.
         keeper: The keeper of the learner.
-        inbox: The stream's inbox: learning may wait while requests do.
+        inbox: The stream's inbox: learning may be skipped while requests are waiting.
         requests: The requests that the stream remembers.
         history: The stream's snapshots.
-        journal: Where everything is written down.
-        meter: The stream's numbers.
+        journal: The journal in which every event is recorded.
+        meter: The stream's counters.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Batches:
         self._since_learnt = 0
 
     def serve(self, batch: list[Request]) -> None:
-        """Answer every request of a batch, then learn from those that may be learnt.
+        """Answer every request of a batch, then learn from those that allow it.
 
         Args:
             batch: Requests with images of one size.
@@ -91,7 +91,7 @@ class Batches:
                 raise
 
     def _new(self, batch: list[Request]) -> list[Request]:
-        """The requests that may be learnt: those that ask for it and whose id is new."""
+        """Return the requests to learn from: those that ask for it and whose id is new."""
         new: list[Request] = []
         names: set[str] = set()
         for request in batch:
@@ -124,14 +124,14 @@ class Batches:
             self._learnt(learner, batch, x, step)
 
     def _sheds(self) -> bool:
-        """Whether the next batch is answered only, because others wait and enough was learnt."""
+        """Return whether the next batch is only answered, because others are waiting and enough was learnt."""
         owed = (self._since_learnt + 1) * self._limits.learn_share >= 1
         shed = self._inbox.waiting and not owed
         self._since_learnt = self._since_learnt + 1 if shed else 0
         return shed
 
     def _answer(self, batch: list[Request], logits: Tensor, *, offered: bool, learnt: bool = False) -> None:
-        """Send every request its own rows."""
+        """Send each request its own rows."""
         rows = torch.split(logits.detach().float().cpu(), [len(request.ask.images) for request in batch])
         now = self._clock()
         newest, reading = self._history.newest(), self._meter.read()
@@ -144,7 +144,7 @@ class Batches:
             request.future.set_result(Reply(own.clone(), reading.steps, reading.mode, snapshot, learnt))
 
     def _try(self, learn: Callable[[], Step]) -> Step | None:
-        """Learn; the adapter is unchanged if that fails, and the stream goes on."""
+        """Learn; if that fails, the adapter is unchanged and the stream continues."""
         try:
             return learn()
         except Exception:
@@ -160,7 +160,7 @@ class Batches:
         self._keeper.changed(n, learnt=True)
 
     def _see(self, learner: Learner, batch: list[Request], x: Tensor, shed: bool) -> None:
-        """Let the window see a batch that is not learnt."""
+        """Add a batch that is not learnt from to the window."""
         if shed:
             self._meter.add_shed()
         if learner.adapter.inner._window is None:

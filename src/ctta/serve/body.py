@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 #: Work on more bytes than this is done outside the event loop.
 _LARGE = 1 << 16
-#: Seconds, and besides bytes per second, in which a body must come.
+#: A body must arrive within this many seconds, plus its largest size divided by this many bytes per second.
 _PATIENCE = 60.0
 _SLOWEST = 1 << 20
 
@@ -35,18 +35,19 @@ async def read_body(request: Request, most: int, budget: Budget) -> AsyncIterato
 
     Args:
         request: The request.
-        most: Most bytes of this body: refused before it is read if its length is declared, else while it comes.
-        budget: The bytes of all bodies.
+        most: Maximum size of this body in bytes: checked before it is read if its length is declared, otherwise while
+            it arrives.
+        budget: The budget of bytes for all bodies.
 
     Raises:
-        RequestTooLarge: The body is larger.
-        QueueFull: Too many bytes of other requests are held.
-        HTTPException: The body came too slowly.
+        RequestTooLarge: If the body is larger.
+        QueueFull: If other requests hold too many bytes.
+        HTTPException: If the body arrives too slowly.
     """
     _refuse_larger(int(request.headers.get("content-length", 0)), most)
     body = bytearray()
     try:
-        # A client that never ends its body must not hold its share for ever.
+        # A client that never finishes its body must not hold its share forever.
         with anyio.move_on_after(_PATIENCE + most / _SLOWEST) as timer:
             async for chunk in request.stream():
                 _refuse_larger(len(body) + len(chunk), most)
@@ -60,7 +61,7 @@ async def read_body(request: Request, most: int, budget: Budget) -> AsyncIterato
 
 
 async def off_loop(size: int, do: Callable[..., Result], *given: Any) -> Result:
-    """Call a function, in another thread if it has much to do.
+    """Call a function, in another thread if it has a lot to do.
 
     Args:
         size: How many bytes it works on.

@@ -1,4 +1,4 @@
-"""What is refused before it reaches a stream, so that one client's mistake stays its own."""
+"""Checks of requests before they reach a stream, so that one client's mistake does not affect others."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from ctta._checks.images import check_images
 from ctta.errors import ImageShape, NonFiniteImages, ParameterError
 from ctta.serve.types import Ask, Limits
 
-#: Characters of a stream's name or a request's id, which are remembered by the thousand.
+#: Maximum length of a stream's name or a request's id, of which thousands are remembered.
 LONGEST_NAME = 1000
 
 
 def check_ask(ask: Ask, limits: Limits) -> None:
-    """Refuse a request that would spoil the batch it comes into, or take more memory than it may.
+    """Refuse a request that would spoil its batch or take more memory than allowed.
 
     Args:
         ask: The request.
         limits: What the service accepts.
 
     Raises:
-        InputError: The images are too many, too large, or not what an adapter takes.
-        ParameterError: The name of the stream or the id is too long.
+        InputError: If there are too many images, or they are too large or not valid input for an adapter.
+        ParameterError: If the name of the stream or the id is too long.
     """
     images = ask.images
     if images.dim() == 4 and (len(images) > limits.images or images.numel() > limits.pixels):

@@ -21,22 +21,22 @@ from ctta.serve.wire import HEADER_LENGTH
 
 logger = logging.getLogger("ctta")
 
-#: What each stream meets, in turn: a slow change of weather, one of lenses, and one of sensors.
+#: The corruptions of each stream, in order: a slow change of weather, of lenses, and of sensors.
 WEATHER = {
     "street": ("brightness", "fog", "snow", "frost"),
     "dock": ("defocus_blur", "motion_blur", "zoom_blur", "glass_blur"),
     "night": ("gaussian_noise", "shot_noise", "impulse_noise", "pixelate"),
 }
 _BATCH = 16
-#: Requests for each corruption and severity; requests until the labels of one come; seconds between two requests.
+#: Requests per corruption and severity; requests until the labels of one are sent; seconds between two requests.
 _STAY, _LATE, _PAUSE = 12, 5, 0.2
 
 
 class DriftingClient:
-    """Sends digits to a service in a thread of its own.
+    """Sends digits to a service from its own thread.
 
     Args:
-        host: Where the service listens.
+        host: The host on which the service listens.
         port: Its port.
         model: The model's name.
         pause: Seconds between two rounds of requests, one of each stream.
@@ -51,7 +51,7 @@ class DriftingClient:
         self._thread = threading.Thread(target=self._run, name="ctta-demo", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start sending."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -68,7 +68,7 @@ class DriftingClient:
                     for camera in cameras:
                         self._turn(connection, camera)
             except (OSError, http.client.HTTPException) as error:
-                logger.debug("the demo's client: %s", error)  # the server is starting or ending
+                logger.debug("the demo's client: %s", error)  # the server is starting or stopping
             finally:
                 connection.close()
 
@@ -111,7 +111,7 @@ class Camera:
         return f"{self.name}-{self.sent}", x, taken.y.tolist()
 
     def labels_of(self, name: str, labels: list[int]) -> dict[str, list[int]]:
-        """Remember the labels of a request, and return those of an earlier one, if any is old enough.
+        """Remember the labels of a request, and return those of an earlier one if it is old enough.
 
         Args:
             name: The id of the request.

@@ -1,4 +1,4 @@
-"""Events of a stream, for whoever watches it live."""
+"""Events of a stream, for live subscribers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Event = dict[str, Any]
 
 
 class Events:
-    """Hands every event to all subscribers and waits for none of them."""
+    """Passes every event to all subscribers without waiting for any of them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,11 +22,11 @@ class Events:
 
     @property
     def wanted(self) -> bool:
-        """Whether anybody is subscribed."""
+        """Whether there are subscribers."""
         return bool(self._subscribers)
 
     def subscribe(self) -> queue.Queue[Event]:
-        """Return a bounded queue of the events to come."""
+        """Return a bounded queue of future events."""
         events: queue.Queue[Event] = queue.Queue(_UNREAD)
         with self._lock:
             self._subscribers.append(events)
@@ -43,7 +43,7 @@ class Events:
                 self._subscribers.remove(events)
 
     def publish(self, event: Event) -> None:
-        """Give an event to every subscriber.
+        """Send an event to every subscriber.
 
         Args:
             event: The event.

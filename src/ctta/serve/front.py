@@ -23,7 +23,7 @@ class Front:
     Args:
         service: The service.
         classifier: Its source classifier.
-        tokens: Who may do what; by default everybody may do everything.
+        tokens: The tokens and their rights; by default everybody may do everything.
     """
 
     def __init__(self, service: Service, classifier: Classifier, tokens: Tokens | None = None) -> None:
@@ -36,7 +36,7 @@ class Front:
             service.name, service.num_classes, service.class_names, (channels_of(classifier), -1, -1)
         )
         weights = sum(value.numel() * value.element_size() for value in classifier.state_dict().values())
-        #: Most bytes of a request, of an uploaded state, and of all bodies that are being read.
+        #: Maximum bytes of a request, of an uploaded state, and of all bodies being read.
         self.most_bytes = most_bytes(service.limits)
         # An adapter holds a student, a teacher, an optimizer and prototypes; sixteen times the weights is ample.
         self.most_state_bytes = 16 * weights + (64 << 20)
@@ -50,7 +50,7 @@ class Front:
             version: The version in the request; "" means any.
 
         Raises:
-            UnknownServed: The service has another model, or no such version of it.
+            UnknownServed: If the service has a different model, or no such version of it.
         """
         if model != self.model.name:
             raise UnknownServed(model, [self.model.name])
@@ -58,7 +58,7 @@ class Front:
             raise UnknownServed(f"{model}/versions/{version}", [f"{model}/versions/{VERSION}"])
 
     def submit(self, request: Inference, right: Right) -> Future[Reply]:
-        """Queue a request; a token that may only ask is answered without being learnt from.
+        """Queue a request; if its token may only ask, the request is answered but not learnt from.
 
         The first request with images of a new shape waits for the network to try it; see `Shapes.known`.
 
@@ -67,7 +67,7 @@ class Front:
             right: The right of its token.
 
         Raises:
-            InputError, ServiceError: The request is refused.
+            InputError, ServiceError: If the request is refused.
         """
         self.shapes.check(tuple(request.images.shape[1:]))
         learn = request.learn and right >= Right.TEACH
@@ -82,7 +82,7 @@ class Front:
 
 
 class Budget:
-    """A number of bytes that all bodies together may take while they are read.
+    """The number of bytes that all bodies together may take while they are read.
 
     Args:
         most: The number.
@@ -100,7 +100,7 @@ class Budget:
             count: How many.
 
         Raises:
-            QueueFull: There are not so many left.
+            QueueFull: If fewer are left.
         """
         with self._lock:
             if self._taken + count > self._most:

@@ -25,23 +25,23 @@ except ModuleNotFoundError as error:
 
 logger = logging.getLogger("ctta")
 
-#: Requests that may be under way at once; each holds its message. More are refused with RESOURCE_EXHAUSTED.
+#: Maximum number of concurrent requests; each holds its message. More are refused with RESOURCE_EXHAUSTED.
 _MOST_CALLS = 1024
-#: At the end, how often to look whether new requests still come, and for how long each time.
+#: At shutdown, how often to check for new requests, and for how many seconds each time.
 _DRAIN_LOOKS, _DRAIN_SECONDS = 20, 0.2
-#: Details travel in a header, whose size clients limit.
+#: Details are sent in a header, whose size clients limit.
 _LONGEST_DETAILS = 1000
 
 Handler = Callable[[Any, Right | None], Awaitable[Any]]
 
 
 class GrpcServer:
-    """A gRPC server in a thread of its own, with an event loop of its own.
+    """A gRPC server in its own thread, with its own event loop.
 
     Args:
         front: The service behind it.
-        address: Host and port to listen on, such as "127.0.0.1:8001"; port 0 takes any free one.
-        grace: Most seconds that accepted requests have to be answered when the server stops.
+        address: Host and port to listen on, such as "127.0.0.1:8001"; port 0 chooses a free one.
+        grace: Maximum number of seconds to finish accepted requests when the server stops.
     """
 
     def __init__(self, front: Front, address: str, grace: float = 30.0) -> None:
@@ -55,14 +55,14 @@ class GrpcServer:
         """Listen, and return the port.
 
         Raises:
-            ParameterError: It cannot listen there.
+            ParameterError: If it cannot listen there.
         """
         self._thread.start()
         port, _, _ = self._started.result()
         return port
 
     def stop(self) -> None:
-        """Accept nothing more, answer what was accepted, and end. Without `start` before, nothing happens."""
+        """Accept no more requests, answer those accepted, and stop. Without an earlier `start`, do nothing."""
         if not self._thread.is_alive():
             return
         _, loop, stopping = self._started.result()
@@ -108,7 +108,7 @@ class _Handlers:
         self._front = front
         self._closing = False
         self._refused = 0
-        #: Every method with the right it needs; None is for everybody, so that a probe needs no token.
+        #: Every method with the right it needs; None is open to everybody, so that a probe needs no token.
         self._methods: dict[str, tuple[Handler, Right | None]] = {
             "ServerLive": (self._live, None),
             "ServerReady": (self._ready, None),
@@ -119,7 +119,7 @@ class _Handlers:
         }
 
     def generic(self) -> Any:
-        """Return the handler that a server takes."""
+        """Return the handler to register with a server."""
         handlers = {
             name: grpc.unary_unary_rpc_method_handler(
                 self._method(name, handler, needed), response_serializer=MESSAGES[f"{name}Response"].SerializeToString
@@ -129,10 +129,10 @@ class _Handlers:
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
     async def drain(self) -> None:
-        """Refuse new requests with UNAVAILABLE until no more come, or for a few seconds.
+        """Refuse new requests with UNAVAILABLE until no more arrive, or for a few seconds.
 
-        A server that stops cancels the calls that have arrived and whose handlers have not begun. To a client that
-        would look as if it had cancelled them itself, and it would not try again.
+        A server that stops cancels calls that have arrived but whose handlers have not started. To the client it would
+        look as if it had cancelled them itself, and it would not retry.
         """
         self._closing = True
         for _ in range(_DRAIN_LOOKS):
@@ -142,7 +142,7 @@ class _Handlers:
                 return
 
     def _method(self, name: str, handler: Handler, needed: Right | None) -> Callable[[bytes, Any], Awaitable[Any]]:
-        """Add to a handler what is the same for all: reading the message and the token, errors, counting."""
+        """Wrap a handler with what all of them share: reading the message and the token, errors, counting."""
         kind = MESSAGES[f"{name}Request"]
 
         async def method(data: bytes, context: Any) -> Any:
@@ -150,7 +150,7 @@ class _Handlers:
                 right = None if needed is None else self._front.tokens.right_of(_authorization(context))
                 reply = await handler(_parse(kind, data), right)
             except asyncio.CancelledError:
-                # The client gave up, and with its call the request ends, unless its batch has begun.
+                # The client gave up: the request ends with its call, unless its batch has started.
                 self._front.metrics.request("grpc", "CANCELLED")
                 raise
             except Exception as error:  # noqa: BLE001, every error is a reply

@@ -25,7 +25,7 @@ _INFER = {
     "parameters": (4, _PARAMETERS),
 }
 
-#: For every message its fields: number and type. A dot separates a message from the one it is nested in.
+#: The fields of every message: number and type. A dot separates a message from the one it is nested in.
 _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "ServerLiveRequest": {},
     "ServerLiveResponse": {"live": (1, "bool")},

@@ -1,4 +1,4 @@
-"""Messages of gRPC to and from the values of the protocol. Pure: no server, no connection."""
+"""Convert between gRPC messages and the values of the protocol. Pure: no server, no connection."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def parse_inference(message: Any, limits: Limits) -> Inference:
         limits: The limits of the service.
 
     Raises:
-        InputError: The request cannot be used; the message says why.
+        InputError: If the request cannot be used; the message says why.
     """
     parameters = _parameters(message.parameters)
     if len(message.inputs) != 1:

@@ -1,4 +1,4 @@
-"""The history of a stream: its snapshots on disk, the last ones and the pinned ones."""
+"""The history of a stream: its snapshots on disk, both the latest and the pinned ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class History:
 
     Args:
         stream: The stream's name.
-        kind: What its adapter is.
+        kind: The method and source of its adapter.
         folder: Its folder; it must exist.
         writer: The thread that writes.
         keep: How many snapshots are kept besides the pinned ones.
@@ -55,21 +55,21 @@ class History:
 
     @property
     def busy(self) -> bool:
-        """Whether a snapshot waits to be written."""
+        """Whether a snapshot is waiting to be written."""
         return self._pending > 0
 
     def add(
         self, name: str, taken: Taken, steps: int, health: dict[str, float], *, pin: bool, good: bool
     ) -> SnapshotInfo:
-        """Save a snapshot later, on the writer's thread; `wait` tells when.
+        """Save a snapshot later, on the writer's thread; `wait` waits for it.
 
         Args:
             name: Its name.
             taken: The copy of the stream's state.
             steps: Steps learnt.
             health: The guard's signals.
-            pin: Whether it is kept for good.
-            good: Whether the guard has no complaint.
+            pin: Whether it is kept permanently.
+            good: Whether the guard considers the state good.
         """
         info = SnapshotInfo(name, steps, time.time(), health, pin, good)
         entry = Entry(info, taken.mode, taken.champion is not None)
@@ -79,12 +79,12 @@ class History:
         return info
 
     def wait(self) -> None:
-        """Wait for the last `add`, and raise what went wrong with it."""
+        """Wait for the last `add`, and raise its error if it failed."""
         if self._last is not None:
             self._last.result()
 
     def settle(self) -> None:
-        """Wait for the last `add`; what went wrong with it is logged."""
+        """Wait for the last `add`; an error is logged."""
         with suppress(Exception):
             self.wait()
 
@@ -95,7 +95,7 @@ class History:
             name: The snapshot's name; None means the newest good one.
 
         Raises:
-            UnknownSnapshot: There is none.
+            UnknownSnapshot: If there is none.
         """
         with self._lock:
             if name is not None and name in self._entries:
@@ -122,20 +122,20 @@ class History:
         learner.load(snapshot_file(self._folder, name), champion, entry.mode)
 
     def resume(self, learner: Learner) -> Entry | None:
-        """Load the newest whole snapshot into a learner and return it; return None if there is none.
+        """Load the newest complete snapshot into a learner and return it; return None if there is none.
 
         Args:
             learner: The learner whose state and mode are replaced.
 
         Raises:
-            CheckpointError: A snapshot is whole and does not fit the learner.
+            CheckpointError: If a complete snapshot does not fit the learner.
         """
         with self._lock:
             entries = list(reversed(self._entries.values()))
         for entry in entries:
             try:
                 self.load(entry, learner)
-            except NotACheckpoint as error:  # an older one may be whole
+            except NotACheckpoint as error:  # an older one may be complete
                 logger.warning("snapshot %s of stream %s is damaged: %s", entry.info.name, self._stream, error)
                 with self._lock:
                     del self._entries[entry.info.name]
@@ -176,7 +176,7 @@ class History:
                 self._pending -= 1
 
     def _list(self, entry: Entry) -> list[Entry]:
-        """Add a snapshot to the index and return those that are kept no longer."""
+        """Add a snapshot to the index and return those that are no longer kept."""
         with self._lock:
             before = dict(self._entries)
             self._entries[entry.info.name] = entry
@@ -206,7 +206,7 @@ def snapshot_file(folder: Path, name: str) -> Path:
 
 
 def champion_file(folder: Path, name: str) -> Path:
-    """Return the file of a snapshot's champion, which is there if it was taken in shadow mode.
+    """Return the file of a snapshot's champion, which exists if it was taken in shadow mode.
 
     Args:
         folder: The stream's folder.

@@ -34,19 +34,19 @@ except ModuleNotFoundError as error:
 
 logger = logging.getLogger("ctta")
 
-#: The status of a request whose client went away; nobody reads it but the metrics.
+#: The status of a request whose client disconnected; only the metrics use it.
 _GONE = 499
 _STREAMS = "/ctta/streams"
 
 
 class HttpFront:
-    """The HTTP application of a service. Its lifespan ends with the service closed: everything answered and saved.
+    """The HTTP application of a service. The end of its lifespan closes the service: all is answered and saved.
 
     Args:
         front: The service.
-        hosts: Names under which the server is reached. Without tokens, a request for another name is refused, so that
-            no page of another site can use a browser to reach the service. Empty accepts every name.
-        on_stop: Called before the service is closed, to end what runs beside it.
+        hosts: Names under which the server is reached. Without tokens, a request for any other name is refused, so that
+            no page of another site can reach the service through a browser. Empty accepts every name.
+        on_stop: Called before the service is closed, to stop what runs alongside it.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class HttpFront:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, as ASGI has it."""
+        """Serve an ASGI request."""
         if scope["type"] == "http" and scope["path"].startswith(f"{_STREAMS}/") and scope.get("raw_path"):
-            # The name of a stream may hold an encoded slash: routes are found in the path as it was sent.
+            # The name of a stream may hold an encoded slash: routes are matched against the path as it was sent.
             scope = {**scope, "path": scope["raw_path"].decode("latin-1")}
         await self._app(scope, receive, send)
 
     def stop_logs(self) -> None:
-        """End the event streams, which would keep a server that shuts down from ending."""
+        """End the event streams, which would otherwise keep the server from shutting down."""
         self._operations.closing = True
 
     def _routes(self) -> list[Route]:
@@ -102,7 +102,7 @@ class HttpFront:
         ]
 
     def _route(self, path: str, handler: Handler, *, method: str = "GET", right: Right | None = None) -> Route:
-        """A route whose errors become replies; it counts the request and, if it asks for a right, checks it."""
+        """Build a route that counts requests, checks the right it needs, if any, and turns errors into replies."""
 
         async def handle(request: Request) -> Response:
             try:
@@ -126,7 +126,7 @@ class HttpFront:
         try:
             yield
         finally:
-            # Here and not behind the server: uvicorn raises SIGTERM again at its end.
+            # Here and not after the server has run: uvicorn raises SIGTERM again when it ends.
             await run_in_threadpool(self._on_stop)
             await run_in_threadpool(self._front.service.close)
 
@@ -194,7 +194,7 @@ class HttpFront:
         return Response(packed.content, 200, headers, "application/octet-stream")
 
     async def _answer(self, request: Request, inference: Inference) -> Reply | None:
-        """The service's answer, or None if the client went away before; then the request is cancelled."""
+        """Return the service's reply, or None if the client disconnected first; the request is then cancelled."""
         right: Right = request.state.right
         known = self._front.shapes.known(tuple(inference.images.shape[1:]))
         submit = partial(self._front.submit, inference, right)
@@ -221,6 +221,6 @@ def _error_reply(error: Exception) -> Response:
         headers["Retry-After"] = str(status.retry_after)
     if status.http == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    # What went wrong inside, with its paths and values, is for the log.
+    # Details of an internal error, with paths and values, belong in the log.
     said = str(error) if isinstance(error, CttaError) else "The service failed; its log tells why."
     return json_reply({"error": said, "type": type(error).__name__}, status.http, headers)

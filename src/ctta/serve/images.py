@@ -1,4 +1,4 @@
-"""The images of a request: their declaration, checked against the limits, and their values, from bytes or numbers."""
+"""Read the images of a request: the declaration, checked against the limits, and the values, as bytes or numbers."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def image_tensor(
         name: The input's name.
         datatype: Its datatype.
         shape: Its shape.
-        parameters: Its parameters, of which ``layout`` counts.
-        limits: The most images and numbers in a request.
+        parameters: Its parameters; only ``layout`` is used.
+        limits: The maximum numbers of images and values in a request.
 
     Raises:
-        RequestError: The declaration is not one of images.
-        ImageDtype: Another datatype.
-        ImageShape: Not four sizes above 0.
-        RequestTooLarge: More images or numbers than the limits allow.
+        RequestError: If the declaration is not that of images.
+        ImageDtype: If it has another datatype.
+        ImageShape: If there are not four sizes above 0.
+        RequestTooLarge: If there are more images or numbers than the limits allow.
     """
     if name != INPUT:
         raise RequestError(f"The input must be named {INPUT!r}; got {shown(name)}. See the model's metadata.")
@@ -106,8 +106,8 @@ def images_from_bytes(declared: ImageTensor, data: bytes | memoryview) -> Tensor
         Float32 images (N, C, H, W) in [0, 1].
 
     Raises:
-        RequestError: There are more or fewer bytes than declared.
-        NonFiniteImages, ImageRange: The values are not those of images.
+        RequestError: If there are more or fewer bytes than declared.
+        NonFiniteImages, ImageRange: If the values are not finite or lie outside [0, 1].
     """
     if len(data) != declared.num_bytes:
         raise RequestError(
@@ -128,9 +128,9 @@ def images_from_numbers(declared: ImageTensor, values: Sequence[Any]) -> Tensor:
         Float32 images (N, C, H, W) in [0, 1].
 
     Raises:
-        RequestError: Not as many numbers as declared, or not numbers.
-        ImageDtype: Not whole numbers from 0 to 255 for UINT8.
-        NonFiniteImages, ImageRange: The values are not those of images.
+        RequestError: If there are more or fewer numbers than declared, or values that are not numbers.
+        ImageDtype: If the values for UINT8 are not whole numbers from 0 to 255.
+        NonFiniteImages, ImageRange: If the values are not finite or lie outside [0, 1].
     """
     try:
         array = np.array(values)
@@ -152,7 +152,7 @@ def images_from_numbers(declared: ImageTensor, values: Sequence[Any]) -> Tensor:
 
 
 def _images(declared: ImageTensor, array: np.ndarray[Any, Any]) -> Tensor:
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes Inf, which is refused below
+    with np.errstate(over="ignore"):  # values too large for float32 become Inf, which is refused below
         images = torch.from_numpy(array.astype(np.float32).reshape(declared.shape))
     if declared.layout == "NHWC":
         images = images.permute(0, 3, 1, 2).contiguous()
@@ -168,7 +168,7 @@ def _images(declared: ImageTensor, array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def shown(value: object) -> str:
-    """Return a value for an error message, shortened.
+    """Format a value for an error message, shortened.
 
     Args:
         value: Anything that came from outside.

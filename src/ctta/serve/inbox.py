@@ -1,4 +1,4 @@
-"""The inbox of a stream: a bounded queue of requests, which leave it in batches, and of operations, which go first."""
+"""The inbox of a stream: a bounded queue of requests, which leave in batches, and of operations, which go first."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ctta.serve.types import Ask, Limits, Reply
 
 Result = TypeVar("Result")
 
-#: Numbers that may wait in one stream, as a multiple of those that one request may have.
+#: Maximum number of values waiting in one stream, as a multiple of the maximum for one request.
 _WAITING_PIXELS = 8
 
 
 @dataclass
 class Request:
-    """A request that waits for its answer.
+    """A request that is waiting for its reply.
 
     Args:
-        ask: What was asked.
-        arrived: When it came, by the inbox's clock.
-        future: Where the answer goes.
+        ask: The request itself.
+        arrived: When it arrived, by the inbox's clock.
+        future: Receives the reply.
     """
 
     ask: Ask
@@ -37,7 +37,7 @@ class Request:
     future: Future[Reply] = field(default_factory=Future)
 
     def fail(self, error: BaseException) -> None:
-        """Give the error to whoever waits, unless the answer was given before.
+        """Set the error as the result, unless there is a reply already.
 
         Args:
             error: The error.
@@ -51,14 +51,14 @@ class Operation:
 
     Args:
         do: The function.
-        future: Where its result goes.
+        future: Receives its result.
     """
 
     do: Callable[[], Any]
     future: Future[Any] = field(default_factory=Future)
 
     def run(self) -> None:
-        """Call the function and give its result, or its exception, to whoever waits."""
+        """Call the function and set its result, or its exception, on the future."""
         try:
             result = self.do()
         except BaseException as error:
@@ -70,13 +70,13 @@ class Operation:
 
 
 class Inbox:
-    """Requests and operations that wait for the thread of one stream.
+    """Requests and operations that are waiting for the thread of one stream.
 
     Args:
         stream: The stream's name.
         limits: How much may wait, and how requests are batched.
-        clock: Seconds that never go back.
-        answer_time: Returns the seconds that an answer takes these days.
+        clock: A monotonic clock, in seconds.
+        answer_time: Returns how many seconds an answer currently takes.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Inbox:
             ask: The request; the name of its stream is not checked.
 
         Raises:
-            QueueFull: Too much waits.
-            LearnerStopped: `stop` was called.
-            ServiceClosing: `close` was called.
+            QueueFull: If too much is waiting.
+            LearnerStopped: If `stop` was called.
+            ServiceClosing: If `close` was called.
         """
         count, pixels = len(ask.images), ask.images.numel()
         with self._changed:
@@ -138,13 +138,13 @@ class Inbox:
         return result
 
     def close(self) -> None:
-        """Accept nothing more; `next` gives out what waits and then None."""
+        """Accept nothing more; `next` returns what is waiting and then None."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
 
     def stop(self, error: BaseException) -> None:
-        """Accept nothing more, and fail everything that waits.
+        """Accept nothing more, and fail everything that is waiting.
 
         Args:
             error: Why the stream's thread ended.
@@ -165,14 +165,14 @@ class Inbox:
 
     @property
     def waiting(self) -> bool:
-        """Whether a request waits."""
+        """Whether a request is waiting."""
         return bool(self._requests)
 
     def next(self, idle: float | None) -> list[Request] | Operation | None:
-        """Wait for work: an operation, a batch of requests, an empty batch when nothing came, or None at the end.
+        """Wait for work: an operation, a batch of requests, an empty batch after ``idle`` seconds, or None at the end.
 
         Args:
-            idle: Seconds without work after which the empty batch is given; None waits for good.
+            idle: Seconds without work after which an empty batch is returned; None waits indefinitely.
         """
         with self._changed:
             while True:
@@ -190,13 +190,13 @@ class Inbox:
                     return []
 
     def _patience(self) -> float:
-        """Seconds that the waiting requests should still wait for company."""
+        """Return how many more seconds the waiting requests should wait for others."""
         if self._closing or self.images >= self._limits.batch:
             return 0.0
         return self._limits.wait - (self._clock() - self._requests[0].arrived)
 
     def _take_batch(self) -> list[Request]:
-        """The first requests that fit in one batch; one that is larger than a batch comes alone."""
+        """Return the first requests that fit in one batch; one that is larger than a batch is returned alone."""
         batch: list[Request] = []
         images = 0
         while self._requests:
@@ -207,7 +207,7 @@ class Inbox:
             request = self._requests.popleft()
             self.images -= len(waiting)
             self._pixels -= waiting.numel()
-            # A client that has gone away is not answered.
+            # A client that has disconnected is not answered.
             if request.future.set_running_or_notify_cancel():
                 batch.append(request)
                 images += len(waiting)
@@ -233,6 +233,6 @@ def images_of(batch: list[Request]) -> Tensor:
 
 
 def _fail(future: Future[Any], error: BaseException) -> None:
-    # It may have been answered, or cancelled by a client that has gone away.
+    # It may have been answered, or cancelled by a client that has disconnected.
     with suppress(Exception):
         future.set_exception(error)

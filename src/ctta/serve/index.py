@@ -1,4 +1,4 @@
-"""The index of a stream's folder: which stream it is, what it adapts, and which snapshots it has."""
+"""The index of a stream's folder: the name of the stream, what it adapts, and its snapshots."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST = 100
 
 @dataclass(frozen=True)
 class Kind:
-    """What a stream's adapter is; its snapshots fit no other.
+    """The method and source of a stream's adapter; its snapshots fit no other.
 
     Args:
         method: The method's name.
@@ -54,7 +54,7 @@ class Index:
 
     Args:
         stream: The stream's name.
-        kind: What its adapter is.
+        kind: The method and source of its adapter.
         entries: Its snapshots, oldest first.
     """
 

@@ -1,4 +1,4 @@
-"""The journal of a stream: every event goes to the audit, and to those who watch."""
+"""The journal of a stream: every event goes to the audit and to the subscribers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ctta.serve.types import StreamStatus
 
 logger = logging.getLogger("ctta")
 
-#: What an event says about the stream, besides what happened.
+#: What an event says about the stream, in addition to what happened.
 _TOLD = ("mode", "steps", "guard", "queue", "alpha", "error", "answered", "learnt", "shed", "resets", "latency_ms")
 
 
 class Journal:
-    """Writes down what happens to one stream. A full disk stops nothing: what could not be written is logged.
+    """Records what happens to one stream. A full disk does not stop it: a failed write is logged.
 
     Args:
         stream: The stream's name.
-        audit: The file.
-        events: Those who watch.
+        audit: The audit to write to.
+        events: The subscribers.
         status: Returns the stream's status.
     """
 
@@ -64,17 +64,17 @@ class Journal:
         signals: dict[str, float] | None = None,
         rules: str = "",
     ) -> None:
-        """Write a line and tell those who watch.
+        """Write a line and publish it to the subscribers.
 
         Args:
             deed: What happened.
-            batch: The requests that it happened to.
+            batch: The requests concerned.
             n: The number of the line; None takes the next one.
-            shed: Whether learning was skipped because requests waited.
+            shed: Whether learning was skipped because requests were waiting.
             alarm: The guard's rule that fired.
             snapshot: The snapshot that was taken or restored.
             signals: The guard's signals.
-            rules: The guard's rules, when the stream starts or comes back.
+            rules: The guard's rules, when the stream starts or resumes.
         """
         status = self._status()
         line = Line(
@@ -100,7 +100,7 @@ class Journal:
         self.tell({"do": deed, "n": line.n, "alarm": alarm, "images": images, **named, **line.signals})
 
     def tell(self, event: dict[str, Any]) -> None:
-        """Tell those who watch, and write nothing.
+        """Publish an event to the subscribers without writing it.
 
         Args:
             event: What happened.

@@ -1,4 +1,4 @@
-"""The keeper of a stream's learner: in memory while it is used, on disk when it is not, and in snapshots."""
+"""The keeper of a stream's learner: it is in memory while in use, on disk when idle, and in snapshots."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Keeper:
     """Builds, saves, restores and evicts the learner of one stream. Only the stream's thread uses it.
 
     Args:
-        make: Builds the learner, as new.
+        make: Builds a new learner.
         history: The stream's snapshots.
-        journal: Where everything is written down.
-        meter: The stream's numbers.
+        journal: The journal in which every event is recorded.
+        meter: The stream's counters.
         mode: The mode in which a new stream starts.
         save_every: Learnt batches between two snapshots.
     """
@@ -65,11 +65,11 @@ class Keeper:
         return self.learner
 
     def changed(self, n: int, *, learnt: bool) -> None:
-        """Note a change of the learner, and take a snapshot if one is due and the disk keeps up.
+        """Record a change of the learner, and take a snapshot if one is due and the disk keeps up.
 
         Args:
             n: The number of the change's line.
-            learnt: Whether a batch was learnt.
+            learnt: Whether the change was learning from a batch.
         """
         self._changed = n
         self._since_saved += int(learnt)
@@ -77,7 +77,7 @@ class Keeper:
             self.save()
 
     def operate(self, deed: Deed, do: Callable[[Learner], None]) -> None:
-        """Do something to the learner. It is saved before this returns, so that a crash does not undo it.
+        """Apply an operation to the learner and save the result before returning, so that a crash does not undo it.
 
         Args:
             deed: The operation's name in the audit.
@@ -112,7 +112,7 @@ class Keeper:
         return entry.info
 
     def snapshot(self, pin: bool) -> SnapshotInfo:
-        """Take a snapshot and wait until it is written; raise what went wrong.
+        """Take a snapshot and wait until it is written; raise the error if that fails.
 
         Args:
             pin: Whether to keep it regardless of how many there are.
@@ -126,7 +126,7 @@ class Keeper:
 
         Args:
             pin: Whether to keep it regardless of how many there are.
-            deed: What happened before, if the snapshot keeps an operation.
+            deed: The operation whose result the snapshot saves, if there is one.
         """
         learner = self.awake()
         n = self._journal.next()
@@ -141,7 +141,7 @@ class Keeper:
         return self._history.add(name, taken, reading.steps, reading.seen, pin=pin, good=good)
 
     def evict(self) -> None:
-        """Let go of the learner, if its state is on disk; with a full disk it stays in memory."""
+        """Release the learner if its state is on disk; if the disk is full, it stays in memory."""
         if self.learner is None:
             return
         self.save_changes()
@@ -150,7 +150,7 @@ class Keeper:
             self._journal.tell({"do": "evict"})
 
     def save_changes(self) -> None:
-        """Save what is not on disk yet, and wait for the disk. What goes wrong is logged."""
+        """Save what is not on disk yet, and wait for the disk. Errors are logged."""
         self._history.settle()
         if self.learner is not None and not self._saved():
             self.save()

@@ -1,4 +1,4 @@
-"""Requests by id: which were offered to learning before, and how right their answers were once labels come."""
+"""Requests by id: which were offered for learning before, and the error of their predictions once labels arrive."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Requests:
         self._labelled = 0
 
     def offered(self, name: str) -> bool:
-        """Return whether a request with this id was offered to learning before.
+        """Return whether a request with this id was offered for learning before.
 
         Args:
             name: The request's id.
@@ -47,12 +47,12 @@ class Requests:
             return found is not None and found.offered
 
     def remember(self, name: str, logits: Tensor | None, offered: bool) -> None:
-        """Keep the answer to a request.
+        """Remember the prediction for a request.
 
         Args:
             name: The request's id.
-            logits: Its answer; None if it is not known any more.
-            offered: Whether the request was offered to learning.
+            logits: Its prediction; None if it is no longer known.
+            offered: Whether the request was offered for learning.
         """
         classes = None if logits is None else tuple(logits.argmax(1).tolist())
         with self._lock:
@@ -60,7 +60,7 @@ class Requests:
             if earlier is None:
                 self._answered[name] = _Answered(classes, offered)
             else:
-                # The first answer counts: a repeated one may have learnt from the same images.
+                # The first prediction counts: for a later one, the adapter may have learnt from the same images.
                 earlier.classes = classes if earlier.classes is None else earlier.classes
                 earlier.offered = earlier.offered or offered
                 self._answered[name] = earlier
@@ -77,13 +77,13 @@ class Requests:
         return LabelReport(error, self._labelled, tuple(unknown))
 
     def label(self, labels: Mapping[str, Sequence[int]]) -> LabelReport:
-        """Score answers.
+        """Score predictions.
 
         Args:
             labels: The classes of the images of a request, by its id. Labels given again replace the earlier ones.
 
         Raises:
-            LabelError: A label is not a class of the model. Nothing is scored.
+            LabelError: If a label is not a class of the model. Nothing is scored.
         """
         for name, classes in labels.items():
             self._refuse_other_classes(name, classes)

@@ -32,10 +32,10 @@ class Lane:
 
     Args:
         name: The stream's name.
-        make: Builds its learner, as new. It is called on the lane's own thread.
-        limits: How requests are batched, learnt and saved.
+        make: Builds a new learner. It is called on the lane's own thread.
+        limits: How the stream batches, learns and saves.
         history: Its snapshots.
-        audit: Where everything is written down.
+        audit: The audit in which every event is recorded.
         requests: The requests it remembers.
         mode: The mode in which a new stream starts.
         clock: Seconds, for latency and idle time.
@@ -109,7 +109,7 @@ class Lane:
         self._inbox.call(lambda: self._keeper.operate("reset", Learner.reset))
 
     def put(self, data: bytes) -> None:
-        """Replace the adapter's state by a checkpoint.
+        """Replace the adapter's state with a checkpoint.
 
         Args:
             data: The content of a checkpoint file of the same method and source.
@@ -178,11 +178,11 @@ class Lane:
         self._events.unsubscribe(events)
 
     def close(self) -> None:
-        """Accept nothing more. The thread answers what waits, saves and ends; `join` waits for it."""
+        """Accept nothing more. The thread answers what is waiting, saves and ends; `join` waits for it."""
         self._inbox.close()
 
     def join(self) -> None:
-        """Wait for the end of the thread."""
+        """Wait for the thread to end."""
         self._thread.join()
 
     @property
@@ -232,7 +232,7 @@ class Lane:
                     self._batches.serve(work)
                 else:
                     self._keeper.evict()
-                del work  # it holds images, or the copy of a whole state, and the next work may be far away
+                del work  # it holds images, or the copy of a whole state, and more work may be long in coming
             self._keeper.save_changes()
         except BaseException as error:
             logger.exception("stream %s stopped", self.name)

@@ -1,4 +1,4 @@
-"""What a stream holds: the adapter that learns, in shadow mode the champion that answers, and the mode."""
+"""What a stream holds: the adapter that learns, the champion that predicts in shadow mode, and the mode."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Taken:
 
 
 class Learner:
-    """An adapter under guard, and the modes in which it may be. A replay does with it what the service did.
+    """A guarded adapter and its mode. A replay uses it in the same way as the service.
 
-    Whoever answers goes on answering when the mode changes: leaving shadow mode keeps the champion.
+    The network that predicts stays the same when the mode changes: leaving shadow mode keeps the champion.
 
     Args:
         adapter: The guarded adapter.
@@ -61,7 +61,7 @@ class Learner:
         return (self.champion or self.adapter).predict(x, allow_small=True)
 
     def can_learn(self, images: int) -> bool:
-        """Return whether a batch of this size can be learnt in the current mode.
+        """Return whether a batch of this size can be learnt from in the current mode.
 
         Args:
             images: The number of images in the batch.
@@ -70,7 +70,7 @@ class Learner:
         return self.mode != "frozen" and enough
 
     def ask(self, x: Tensor) -> Answer:
-        """Predict and hold the adapter until the answer is learnt or forgotten; not for shadow mode.
+        """Predict and lock the adapter until the answer is learnt or forgotten; not for shadow mode.
 
         Args:
             x: Images (N, C, H, W) in [0, 1].
@@ -78,7 +78,7 @@ class Learner:
         return self.adapter.ask(x)
 
     def learn(self, x: Tensor) -> Step:
-        """Learn from a batch that was answered before.
+        """Learn from a batch whose prediction was already made.
 
         Args:
             x: Images (N, C, H, W) in [0, 1].
@@ -112,7 +112,7 @@ class Learner:
         """Swap the champion and the challenger.
 
         Raises:
-            WrongMode: The mode is not "shadow".
+            WrongMode: If the mode is not "shadow".
         """
         if self.champion is None:
             raise WrongMode(f"Only a stream in shadow mode has a challenger to promote; this one is {self.mode!r}.")
@@ -121,20 +121,20 @@ class Learner:
         self.adapter.take_over(champion)
 
     def reset(self) -> None:
-        """Return to the source; in shadow mode, champion and challenger both."""
+        """Return to the source; in shadow mode, both champion and challenger."""
         self.adapter.reset()
         if self.champion is not None:
             self.champion.reset()
 
     def put(self, path: Path) -> None:
-        """Take over a checkpoint file of the same method, guarded or not; in shadow mode it becomes the challenger.
+        """Load a checkpoint file of the same method, guarded or not; in shadow mode it becomes the challenger.
 
         Args:
             path: The checkpoint file.
 
         Raises:
-            MethodMismatch: It is of another method.
-            SourceMismatch: It started from other weights.
+            MethodMismatch: If it belongs to another method.
+            SourceMismatch: If it started from other weights.
         """
         header, state = read(path)
         guarded = header["method"] == "guarded"
@@ -158,7 +158,7 @@ class Learner:
         if learner["_extra_state"]["watch"]["rules"] == self.adapter.watch.state()["rules"]:
             self.adapter.load_state_dict(learner)
         else:
-            # A guard with other rules starts anew; what the adapter has learnt stays.
+            # A guard with other rules starts over; what the adapter has learnt stays.
             self.adapter.take_over(_inner(learner))
         self.champion = None
         if champion is not None:
@@ -192,12 +192,12 @@ class Learner:
 
 
 def _inner(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state of the adapter inside a guarded one."""
+    """Return the state of the adapter inside a guarded one."""
     return {name.removeprefix(_INNER): value for name, value in state.items() if name.startswith(_INNER)}
 
 
 def _copy(adapter: Adapter) -> Adapter:
-    """A copy that shares the parameters that never change and the initial state."""
+    """Return a copy that shares the initial state and the parameters that never change."""
     shared = {id(p): p for name, p in adapter.named_parameters() if name in adapter._frozen}
     initial = {id(value): value for value in adapter._initial.values()}
     return copy.deepcopy(adapter, {**shared, **initial})

@@ -9,13 +9,13 @@ from ctta.errors import StateInUse
 
 
 class FolderLock:
-    """Holds a folder until it is released or the process ends, however that happens.
+    """Locks a folder until it is released or the process ends, in whatever way.
 
     Args:
-        folder: The folder; it is made if it is not there.
+        folder: The folder; it is created if it does not exist.
 
     Raises:
-        StateInUse: Somebody else holds it.
+        StateInUse: If another process holds the lock.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,7 +30,7 @@ class FolderLock:
             ) from error
 
     def release(self) -> None:
-        """Let go of the folder."""
+        """Release the folder."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

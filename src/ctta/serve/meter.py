@@ -1,4 +1,4 @@
-"""The meter of a stream: what its thread counts and last saw, for any thread to read."""
+"""The meter of a stream: the counters and last values of its thread, for any thread to read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ctta.adapter import Step
 from ctta.serve.learner import Learner
 from ctta.serve.types import Mode
 
-#: Requests whose time to answer is remembered.
+#: Number of requests whose latency is remembered.
 _LATENCIES = 256
 #: Name under which methods log their momentum.
 ALPHA = "alpha"
@@ -27,10 +27,10 @@ class Reading:
         skipped: Steps that were not finite.
         guard: The guard's phase; "off" without rules.
         answered: Images answered.
-        learnt: Batches given to the adapter to learn.
-        shed: Batches not learnt because requests waited.
-        resets: Resets by the method, by the guard and by hand.
-        failures: Batches that could not be answered or learnt.
+        learnt: Batches given to the adapter to learn from.
+        shed: Batches not learnt from because requests were waiting.
+        resets: Resets by the method, by the guard and manual ones.
+        failures: Batches that failed to be answered or learnt from.
         seen: The last signals by name, and the method's alpha.
         latency: Median seconds to answer the last requests; None before the first.
     """
@@ -53,7 +53,7 @@ class Meter:
 
     Args:
         mode: The mode in which the stream starts.
-        steps: Steps that it learnt before.
+        steps: Steps learnt earlier.
     """
 
     def __init__(self, mode: Mode, steps: int = 0) -> None:
@@ -93,7 +93,7 @@ class Meter:
             return statistics.median(self._latencies) if self._latencies else 1.0
 
     def follow(self, learner: Learner) -> None:
-        """Take over the mode, the counters and the guard's phase of a learner.
+        """Copy the mode, the counters and the guard's phase of a learner.
 
         Args:
             learner: The stream's learner.
@@ -120,7 +120,7 @@ class Meter:
         """Count a learnt batch and return its signals by name.
 
         Args:
-            learner: The learner that learnt it.
+            learner: The learner that learnt from it.
             step: What learning returned.
         """
         adapter = learner.adapter
@@ -135,16 +135,16 @@ class Meter:
         return signals
 
     def add_shed(self) -> None:
-        """Count a batch that was not learnt because requests waited."""
+        """Count a batch that was not learnt from because requests were waiting."""
         with self._lock:
             self._shed += 1
 
     def add_reset(self) -> None:
-        """Count a reset by hand."""
+        """Count a manual reset."""
         with self._lock:
             self._resets += 1
 
     def add_failure(self) -> None:
-        """Count a batch that could not be answered or learnt."""
+        """Count a batch that failed to be answered or learnt from."""
         with self._lock:
             self._failures += 1

@@ -18,7 +18,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("prometheus-client", "serve") from error
 
-#: The label of streams beyond as many as a service may have.
+#: The label of streams beyond the limit.
 OTHER = "other"
 #: The content type of `Metrics.text`.
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -31,7 +31,7 @@ def _last_time(status: StreamStatus) -> float | None:
     return status.snapshots[-1].time if status.snapshots else None
 
 
-# Name, help, and what it is of a stream's status; None leaves the stream out.
+# Name, help text, and the value from a stream's status; None leaves the stream out.
 _COUNTERS: tuple[tuple[str, str, Callable[[StreamStatus], int]], ...] = (
     ("ctta_images", "Images answered.", lambda s: s.answered),
     ("ctta_batches_learnt", "Batches given to the adapter to learn.", lambda s: s.learnt),
@@ -61,11 +61,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[StreamStatus], float | None]], ...] = (
 
 
 class Metrics:
-    """The metrics of one service, in a registry of its own.
+    """The metrics of one service, in their own registry.
 
     Args:
         streams: Returns the status of every stream.
-        most_streams: How many streams have a label of their own; the others share the label "other".
+        most_streams: How many streams have their own label; the others share the label "other".
     """
 
     def __init__(self, streams: Callable[[], Sequence[StreamStatus]], most_streams: int) -> None:
@@ -90,7 +90,7 @@ class Metrics:
 
         Args:
             front: The front end: "http" or "grpc".
-            code: The status of the reply, one of the few that the front end has.
+            code: The status of the reply, one of the few that the front end uses.
         """
         self._requests.labels(front, code).inc()
 
@@ -104,7 +104,7 @@ class Metrics:
         self._seconds.labels(self._label(stream)).observe(seconds)
 
     def text(self) -> bytes:
-        """Return every metric as Prometheus reads it."""
+        """Return every metric in the Prometheus text format."""
         return generate_latest(self._registry)
 
     def _label(self, stream: str) -> str:
@@ -115,18 +115,18 @@ class Metrics:
 
 
 class _Streams(Collector):
-    """The status of every stream, asked for at each scrape."""
+    """Collects the status of every stream at each scrape."""
 
     def __init__(self, streams: Callable[[], Sequence[StreamStatus]], label: Callable[[str], str]) -> None:
         self._streams = streams
         self._label = label
 
     def describe(self) -> list[Metric]:
-        """Nothing: the registry need not ask the service for its streams when it is made."""
+        """Return nothing, so that the registry does not query the streams when it is created."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Give every metric of the streams."""
+        """Yield every metric of the streams."""
         found = [(self._label(status.name), status) for status in self._streams()]
         known = [(label, status) for label, status in found if label != OTHER]
         yield GaugeMetricFamily("ctta_streams", "Streams of the service.", value=len(found))

@@ -1,4 +1,4 @@
-"""The description of the HTTP front end for programs: OpenAPI 3.1."""
+"""The machine-readable description of the HTTP front end: OpenAPI 3.1."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ _BYTES: Json = {"type": "string", "contentMediaType": _OCTETS}
 
 
 def _example(model: ModelInfo) -> Json:
-    """A request with one grey image."""
+    """Return a request with one grey image."""
     channels, height, width = (
         known if known > 0 else usual for known, usual in zip(model.image_shape, (3, 8, 8), strict=True)
     )

@@ -30,7 +30,7 @@ except ModuleNotFoundError as error:
 Handler = Callable[[Request], Awaitable[Response]]
 
 _MOST_LOGS = 64
-#: Seconds between two looks for events, and between two signs of life.
+#: Seconds between two checks for events, and between two keep-alive messages.
 _LOOK = 0.1
 _ALIVE = 10.0
 _SIGN = b": alive\n\n"
@@ -42,9 +42,9 @@ class Operation:
 
     Args:
         path: Its path below ``/ctta/streams``.
-        method: Its method of HTTP.
+        method: Its HTTP method.
         right: The right that it needs.
-        handler: Does it and replies.
+        handler: Performs it and replies.
     """
 
     path: str
@@ -128,7 +128,7 @@ class Operations:
         return await self._status(stream)
 
     async def _labels(self, request: Request) -> Response:
-        """Score earlier answers: ``{"labels": {"request id": [3, 1, 4]}}``."""
+        """Score earlier predictions: ``{"labels": {"request id": [3, 1, 4]}}``."""
         async with read_body(request, MOST_JSON, self._front.bodies) as body:
             labels = parse_labels(body)
         report = await run_in_threadpool(self._service.labels, _stream(request), labels)
@@ -140,7 +140,7 @@ class Operations:
         return Response(data, media_type="application/octet-stream")
 
     async def _put_state(self, request: Request) -> Response:
-        """Replace the adapter by a checkpoint file of the same method and source."""
+        """Replace the adapter with a checkpoint file of the same method and source."""
         stream = stream_name(_stream(request))
         async with read_body(request, self._front.most_state_bytes, self._front.bodies) as data:
             await run_in_threadpool(self._service.put_state, stream, bytes(data))
@@ -188,7 +188,7 @@ _LIVE = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: numbers that are not finite become null.
+    """Convert a value for JSON: numbers that are not finite become null.
 
     Args:
         value: Dicts, lists and tuples of plain values.

@@ -14,12 +14,12 @@ def check(host: str | None, origin: str | None, hosts: frozenset[str]) -> None:
     """Refuse a request that a page of another site sent.
 
     Args:
-        host: The header ``Host``: the name under which the client reached the server.
-        origin: The header ``Origin``, which browsers send: the site of the page.
+        host: The ``Host`` header: the name under which the client reached the server.
+        origin: The ``Origin`` header, which browsers send: the site of the page.
         hosts: Names of the server besides those of this machine; empty accepts every name, for a server behind a proxy.
 
     Raises:
-        NotAllowed: The page comes from another site, or its site's name was made to point here.
+        NotAllowed: If the page comes from another site, or from a site whose name was made to point here.
     """
     name = _name(f"//{host or ''}")
     if hosts and not (name in hosts or name in _LOCAL or is_loopback(name)):

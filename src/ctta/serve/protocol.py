@@ -24,7 +24,7 @@ OUTPUT = "logits"
 #: The stream of requests without a `sequence_id`.
 DEFAULT_STREAM = "default"
 PLATFORM = "pytorch_ctta"
-#: A service has one version of its model; what its streams have learnt is told by their steps.
+#: A service has one version of its model; the steps of its streams show how much they have learnt.
 VERSION = "1"
 EXTENSIONS = ("binary_tensor_data", "classification", "sequence")
 
@@ -36,12 +36,12 @@ _LONGEST_STREAM = 128
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What clients are told about the model.
+    """What clients can read about the model.
 
     Args:
         name: The name in the paths of its requests.
         num_classes: K, the number of classes.
-        class_names: Names of the classes, in order; None if they have none.
+        class_names: Names of the classes, in order; None if there are none.
         image_shape: Channels, height and width of an image; -1 for those that are not fixed.
     """
 
@@ -57,8 +57,8 @@ class WantedOutput:
 
     Args:
         name: The output's name, always "logits".
-        classes: How many of the best classes to give for each image; 0 gives the logits.
-        binary: Whether to send it as bytes behind the JSON (HTTP only).
+        classes: How many of the best classes to send for each image; 0 sends the logits.
+        binary: Whether to send it as bytes after the JSON (HTTP only).
     """
 
     name: str = OUTPUT
@@ -68,13 +68,13 @@ class WantedOutput:
 
 @dataclass(frozen=True)
 class Inference:
-    """A request for answers.
+    """A request for predictions.
 
     Args:
         images: Images, float32 (N, C, H, W) in [0, 1].
         stream: The stream's name.
         id: The client's id for the request, or None.
-        learn: Whether the client lets the service learn from the images.
+        learn: Whether the client allows the service to learn from the images.
         outputs: The outputs to send, at least one.
     """
 
@@ -102,7 +102,7 @@ class OutputTensor:
     values: Tensor | tuple[str, ...]
 
     def raw(self) -> bytes:
-        """Return the values as the protocol's bytes: little-endian numbers, or texts behind their 4-byte lengths."""
+        """Return the values as the protocol's bytes: little-endian numbers, or texts with 4-byte lengths in front."""
         if isinstance(self.values, Tensor):
             return self.values.detach().contiguous().numpy().astype("<f4", copy=False).tobytes()
         texts = [text.encode() for text in self.values]
@@ -116,7 +116,7 @@ def request_id(value: object) -> str | None:
         value: The id; None and "" mean that there is none.
 
     Raises:
-        RequestError: It is no text, or a long one.
+        RequestError: If it is not text, or is too long.
     """
     if value is None or value == "":
         return None
@@ -135,7 +135,7 @@ def stream_name(value: object) -> str:
         value: Text or a whole number. None, "" and 0 mean that there is none, as in the protocol.
 
     Raises:
-        RequestError: It is something else, or a long text.
+        RequestError: If it is anything else, or is too long.
     """
     if value is None or value == "" or (value == 0 and not isinstance(value, (bool, float))):
         return DEFAULT_STREAM
@@ -155,7 +155,7 @@ def may_learn(value: object) -> bool:
         value: True or False; None means True.
 
     Raises:
-        RequestError: It is something else.
+        RequestError: If it is anything else.
     """
     if value is None:
         return True
@@ -169,11 +169,11 @@ def wanted_output(name: object, parameters: Mapping[str, Any], binary: bool = Fa
 
     Args:
         name: Its name.
-        parameters: Its parameters, of which ``classification`` and ``binary_data`` count.
-        binary: Whether outputs are sent as bytes if they do not say.
+        parameters: Its parameters; only ``classification`` and ``binary_data`` are used.
+        binary: Whether outputs are sent as bytes unless they specify it themselves.
 
     Raises:
-        RequestError: The model has no such output, or a parameter is wrong.
+        RequestError: If the model has no such output, or a parameter is wrong.
     """
     if name != OUTPUT:
         raise RequestError(f"The model has one output, {OUTPUT!r}; got {shown(name)}. See the model's metadata.")
@@ -193,10 +193,10 @@ def check_outputs(outputs: Sequence[WantedOutput], binary: bool = False) -> tupl
 
     Args:
         outputs: The outputs that the client asks for; none means all that the model has.
-        binary: Whether outputs are sent as bytes if they do not say.
+        binary: Whether outputs are sent as bytes unless they specify it themselves.
 
     Raises:
-        RequestError: An output is asked for twice.
+        RequestError: If an output is requested twice.
     """
     if len({output.name for output in outputs}) != len(outputs):
         raise RequestError(f"The output {OUTPUT!r} is asked for twice. Ask for it once.")
@@ -215,7 +215,7 @@ def output_tensor(reply: Reply, wanted: WantedOutput, model: ModelInfo) -> Outpu
     if not wanted.classes:
         return OutputTensor(wanted.name, "FP32", tuple(logits.shape), logits)
     count = min(wanted.classes, logits.shape[1])
-    # Stable: of equal scores the smaller index comes first.
+    # A stable sort: among equal scores, the smaller index comes first.
     scores, indices = (part[:, :count] for part in logits.sort(dim=1, descending=True, stable=True))
     names = model.class_names
     texts = tuple(
@@ -263,5 +263,5 @@ def model_metadata(model: ModelInfo) -> dict[str, Any]:
 
 
 def _is_text(value: str) -> bool:
-    # Lone surrogates, which JSON can hold, are no text that a file or a reply can.
+    # JSON can hold lone surrogates, but files and replies cannot.
     return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)

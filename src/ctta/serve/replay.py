@@ -1,4 +1,4 @@
-"""Do again what a stream's audit says, from the recorded images, and compare with the snapshots, bit for bit."""
+"""Replay a stream's audit from the recorded images, and compare the result with the snapshots, bit for bit."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def replay(
         stream: The stream's name.
         classifier: The source classifier.
         make: Builds the adapter, as the service did.
-        guard: The service's rules, for audits that do not tell them.
+        guard: The service's rules, for audits that do not contain them.
         mode: The mode in which the service started the stream.
 
     Raises:
-        MissingData: The audit or a batch is not there.
-        BadData: The audit or a batch is damaged.
+        MissingData: If the audit or a batch is missing.
+        BadData: If the audit or a batch is damaged.
     """
     folder = state / "streams" / folder_name(stream)
     lines = list(read_audit(folder / STREAM_FILE))
@@ -97,7 +97,7 @@ def _refuse_gaps(lines: list[Line], stream: str) -> None:
 
 
 class _Player:
-    """Does what the lines of one audit say."""
+    """Replays the lines of one audit."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class _Player:
         self._images = images
         self._new = new
         self._rules = rules
-        # How often a later line returns to a snapshot: as long as one does, the snapshot is held in memory.
+        # How many later lines return to each snapshot: as long as there are any, the snapshot is held in memory.
         self._returns = returns
         self._taken: dict[str | None, Taken] = {}
         self.learner = new(rules)

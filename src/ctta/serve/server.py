@@ -12,7 +12,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("uvicorn", "serve") from error
 
-#: Seconds that clients have to take their replies, or to finish sending a request, when the server ends.
+#: Seconds that clients have to receive their replies, or to finish sending a request, when the server stops.
 _GRACE = 30
 #: Seconds that a connection stays open between two requests; clients that keep a pool expect about a minute.
 _KEEP_ALIVE = 75
@@ -21,14 +21,14 @@ _MOST_CONNECTIONS = 1000
 
 
 class Server(uvicorn.Server):
-    """Uvicorn, with event streams that end when the server does.
+    """Uvicorn with event streams that end when the server stops.
 
     Args:
         app: The application.
     """
 
     def __init__(self, app: HttpFront) -> None:
-        # One worker: a second process would be a second learner of the same state.
+        # One worker: a second process would learn separately from the same state.
         super().__init__(
             uvicorn.Config(
                 app,
@@ -59,17 +59,17 @@ def bind(host: str, port: int) -> socket.socket:
 
     Args:
         host: A name or an address of this machine.
-        port: The port; 0 takes a free one.
+        port: The port; 0 chooses a free one.
 
     Raises:
-        ParameterError: The address cannot be listened on.
+        ParameterError: If it cannot listen on the address.
     """
     try:
         family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, number)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen()  # clients that come before the server runs wait for it
+        listening.listen()  # clients that connect before the server runs wait for it
     except OSError as error:
         raise ParameterError(f"{host}:{port} cannot be listened on: {error}. Choose another --listen.") from error
     return listening

@@ -37,12 +37,12 @@ class Service:
         make: Builds an adapter around it, such as ``ctta.Tent``.
         name: The model's name.
         state: Folder for snapshots and the audit; None uses a temporary one, which `close` removes.
-        limits: What is accepted, and how it is batched, learnt and saved.
+        limits: What the service accepts, and how it batches, learns and saves.
         mode: The mode in which a new stream starts.
         guard: The rules that stop harmful learning; empty for none.
         class_names: Names of the classes, in order.
         record: Folder in which the images of every learnt batch are kept, for a replay. Needs ``state``.
-        clock: Seconds that never go back, for latency and idle time.
+        clock: A monotonic clock in seconds, for latency and idle time.
     """
 
     def __init__(
@@ -96,12 +96,12 @@ class Service:
             ask: The request; a stream with a new name is created.
 
         Raises:
-            QueueFull: Too many images wait in the stream.
-            TooManyStreams: The stream is new and there are `limits.streams` already.
-            InputError: More images or pixels than the limits allow, or not finite floats (N, C, H, W) in [0, 1].
-            ParameterError: The stream's name or the id is too long.
-            LearnerStopped: The stream's thread ended with an error.
-            ServiceClosing: `close` was called.
+            QueueFull: If too many images are waiting in the stream.
+            TooManyStreams: If the stream is new and there are already `limits.streams`.
+            InputError: If there are more images or pixels than allowed, or not finite floats (N, C, H, W) in [0, 1].
+            ParameterError: If the stream's name or the id is too long.
+            LearnerStopped: If the stream's thread ended with an error.
+            ServiceClosing: If `close` was called.
         """
         check_ask(ask, self.limits)
         return self._lane(ask.stream).submit(ask)
@@ -112,7 +112,7 @@ class Service:
             return not self._closed and not any(lane.stopped for lane in self._lanes.values())
 
     def streams(self) -> list[StreamStatus]:
-        """The status of every stream, by name."""
+        """Return the status of every stream, sorted by name."""
         with self._changing:
             lanes = [self._lanes[name] for name in sorted(self._lanes)]
         return [lane.status() for lane in lanes]
@@ -133,7 +133,7 @@ class Service:
             mode: The new mode: "adapt", "frozen" or "shadow".
 
         Raises:
-            ParameterError: There is no such mode.
+            ParameterError: If there is no such mode.
         """
         if mode not in MODES:
             raise ParameterError(f"A mode is one of {', '.join(MODES)}. Got {mode!r} instead.")
@@ -165,7 +165,7 @@ class Service:
             pinned: Whether to keep it regardless of `Limits.keep`.
 
         Raises:
-            UnknownSnapshot: There is no such snapshot.
+            UnknownSnapshot: If there is no such snapshot.
         """
         return self._known(stream).pin(snapshot, pinned)
 
@@ -177,7 +177,7 @@ class Service:
             snapshot: The snapshot's name; None means the newest good one.
 
         Raises:
-            UnknownSnapshot: There is no such snapshot.
+            UnknownSnapshot: If there is no such snapshot.
         """
         return self._known(stream).rollback(snapshot)
 
@@ -188,7 +188,7 @@ class Service:
             stream: The name of an existing stream.
 
         Raises:
-            WrongMode: The stream is in another mode.
+            WrongMode: If the stream is in another mode.
         """
         self._known(stream).promote()
 
@@ -208,7 +208,7 @@ class Service:
             labels: For each request id, the class index of every image of the request, in order.
 
         Raises:
-            LabelError: A label is not a class of the model.
+            LabelError: If a label is not a class of the model.
         """
         return self._known(stream).label(dict(labels))
 
@@ -221,14 +221,14 @@ class Service:
         return self._known(stream).state()
 
     def put_state(self, stream: str, data: bytes) -> None:
-        """Replace a stream's adapter by a checkpoint file of the same method and source.
+        """Replace a stream's adapter with a checkpoint file of the same method and source.
 
         Args:
             stream: The stream's name; a stream with a new name is created.
             data: The content of the checkpoint file.
 
         Raises:
-            CheckpointError: It is not one, or belongs to another method or source. Nothing changes.
+            CheckpointError: If it is not a checkpoint, or belongs to another method or source. Nothing changes.
         """
         check_name(stream, "The name of a stream")
         self._lane(stream).put(data)
@@ -242,7 +242,7 @@ class Service:
         return self._known(stream).subscribe()
 
     def unsubscribe(self, stream: str, events: queue.Queue[Event]) -> None:
-        """Stop an earlier subscription.
+        """End a subscription.
 
         Args:
             stream: The name of an existing stream.
@@ -251,7 +251,7 @@ class Service:
         self._known(stream).unsubscribe(events)
 
     def close(self) -> None:
-        """Accept nothing more, answer what was accepted, save every stream, release the folder."""
+        """Accept nothing more, answer what was accepted, save every stream, and release the folder."""
         with self._changing:
             if self._closed:
                 return
@@ -307,7 +307,7 @@ class Service:
         )
 
     def _saved(self) -> list[Index]:
-        """The streams in the state folder; those of another method or source are refused."""
+        """Return the streams in the state folder; those of another method or source are refused."""
         found = [read_index(folder) for folder in sorted((self._folder / "streams").glob("*/"))]
         indices = [index for index in found if index is not None]
         for index in indices:

@@ -1,4 +1,4 @@
-"""Which shapes of images a network takes: tried once on the source, so that a wrong one never reaches a batch."""
+"""Which image shapes a network accepts: each is tried once on the source, so that a wrong one never reaches a batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REMEMBERED = 256
 
 
 class Shapes:
-    """Remembers for each shape of an image whether the network can be given it.
+    """Remembers for each image shape whether the network accepts it.
 
     Args:
         classifier: The source classifier.
@@ -27,7 +27,7 @@ class Shapes:
         self._found: OrderedDict[tuple[int, ...], str | None] = OrderedDict()
 
     def known(self, shape: tuple[int, ...]) -> bool:
-        """Return whether `check` has been asked about a shape, and answers at once.
+        """Return whether a shape was checked before, so that `check` returns at once.
 
         Args:
             shape: Channels, height and width.
@@ -35,13 +35,13 @@ class Shapes:
         return shape in self._found
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Refuse a shape that the network cannot be given. The first time, the network is given a black image.
+        """Refuse a shape that the network does not accept. The first time, the network is tried on a black image.
 
         Args:
             shape: Channels, height and width.
 
         Raises:
-            ImageShape: The network cannot.
+            ImageShape: If the network does not accept it.
         """
         with self._lock:
             if shape not in self._found:

@@ -23,8 +23,8 @@ def share(adapter: Adapter, template: Adapter) -> Adapter:
     """
     for name in adapter._frozen:
         owner, _, attribute = name.rpartition(".")
-        # The same memory under a version counter of its own: loading a state writes the same values to it, and autograd
-        # would refuse the step of another stream that is under way.
+        # The same memory with its own version counter: loading a state writes the same values to it, and autograd
+        # would refuse the step that another stream is taking.
         shared = nn.Parameter(template.get_parameter(name).data, requires_grad=False)
         adapter.get_submodule(owner)._parameters[attribute] = shared
     if adapter._initial.keys() == template._initial.keys():
@@ -38,10 +38,10 @@ def refuse_other_source(state: Mapping[str, Any], adapter: Adapter, prefix: str 
     Args:
         state: The state to load.
         adapter: The adapter to load it into.
-        prefix: What stands before the adapter's names in the state.
+        prefix: The prefix of the adapter's names in the state.
 
     Raises:
-        SourceMismatch: A parameter differs.
+        SourceMismatch: If a parameter differs.
     """
     for name in adapter._frozen:
         given, own = state.get(f"{prefix}{name}"), adapter.get_parameter(name)
@@ -63,6 +63,6 @@ class SharedReference(Reference):
         self._turn = threading.Lock()
 
     def predict(self, held: Tensor, newest: int) -> Tensor:
-        """Predict for the last images of those that an adapter holds."""
+        """Predict for the newest of the images that an adapter holds."""
         with self._turn:
             return super().predict(held, newest)

@@ -36,7 +36,7 @@ class Status:
     retry_after: int | None = None
 
 
-# The first class that fits counts.
+# The first matching class is used.
 _STATUS: tuple[tuple[type[BaseException], Status], ...] = (
     (RequestTooLarge, Status(413, "INVALID_ARGUMENT")),
     (InputError, Status(400, "INVALID_ARGUMENT")),
@@ -50,7 +50,7 @@ _STATUS: tuple[tuple[type[BaseException], Status], ...] = (
     (QueueFull, Status(503, "RESOURCE_EXHAUSTED", 1)),
     (ServiceClosing, Status(503, "UNAVAILABLE", 5)),
     (LearnerStopped, Status(503, "UNAVAILABLE", 60)),
-    (OSError, Status(503, "UNAVAILABLE", 60)),  # a full disk, for one
+    (OSError, Status(503, "UNAVAILABLE", 60)),  # such as a full disk
 )
 _BROKEN = Status(500, "INTERNAL")
 

@@ -1,4 +1,4 @@
-"""Bearer tokens: who may ask, who may teach, and who may administer."""
+"""Bearer tokens: rights to ask, to teach and to administer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SHORTEST = 16
 class Right(IntEnum):
     """What a token allows; a larger right includes the smaller ones.
 
-    ASK: to be answered, without being learnt from, and to read metadata, metrics and status.
-    TEACH: to be learnt from as well, and to send labels.
-    ADMIN: to change modes, reset, save, roll back, promote, and to read and replace states.
+    ASK: get predictions, without being learnt from, and read metadata, metrics and status.
+    TEACH: be learnt from as well, and send labels.
+    ADMIN: change modes, reset, save, roll back, promote, and read and replace states.
     """
 
     ASK = 1
@@ -48,13 +48,13 @@ class Tokens:
             authorization: Its header or metadata ``authorization``, such as "Bearer 4f0c...", if it has one.
 
         Raises:
-            NoToken: It has none, or one that is not known.
+            NoToken: If it has no token, or an unknown one.
         """
         if self._rights is None:
             return Right.ADMIN
         scheme, _, token = (authorization or "").partition(" ")
         given = _digest(token.strip())
-        # Every token is compared, in constant time: how long it takes tells nothing.
+        # Every token is compared, in constant time, so that the time taken reveals nothing.
         found = [right for digest, right in self._rights if hmac.compare_digest(digest, given)]
         if scheme.lower() != "bearer" or not found:
             raise NoToken(
@@ -68,11 +68,11 @@ def require(right: Right, needed: Right) -> None:
     """Refuse a request whose token does not allow it.
 
     Args:
-        right: The right that it has.
+        right: The right of its token.
         needed: The right that it needs.
 
     Raises:
-        NotAllowed: The right is smaller.
+        NotAllowed: If the right is smaller.
     """
     if right < needed:
         raise NotAllowed(f"This needs a token with the right {needed.name.lower()}; got one with {right.name.lower()}.")
@@ -85,8 +85,8 @@ def read_tokens(file: Path) -> Tokens:
         file: The file.
 
     Raises:
-        MissingData: There is no such file.
-        BadData: It is something else. The message never holds a token.
+        MissingData: If there is no such file.
+        BadData: If it is anything else. The message never contains a token.
     """
     try:
         text = file.read_text(encoding="utf-8")

@@ -15,19 +15,19 @@ class Limits:
     """What the service accepts, and how it batches, learns and saves.
 
     Args:
-        batch: Most images in one batch of a stream; a larger request is a batch of its own.
-        wait: Seconds that the first request of a batch waits for others, unless the batch is full before.
-        queue: Most images that may wait in one stream; more are refused with `QueueFull`. An empty queue accepts any
-            request.
-        streams: Most streams; another one is refused with `TooManyStreams`.
-        save_every: Batches given to the adapter to learn between two snapshots.
+        batch: Maximum number of images in one batch of a stream; a larger request is its own batch.
+        wait: Seconds that the first request of a batch waits for others, unless the batch is full earlier.
+        queue: Maximum number of images waiting in one stream; more are refused with `QueueFull`. An empty queue accepts
+            any request.
+        streams: Maximum number of streams; more are refused with `TooManyStreams`.
+        save_every: Batches given to the adapter to learn from between two snapshots.
         keep: Snapshots kept per stream, besides the pinned ones.
-        images: Most images in one request.
-        pixels: Most numbers (images x channels x height x width) in one request.
-        learn_share: Share of the batches that is learnt however many requests wait, above 0 and at most 1. The other
-            batches are learnt only when nothing waits. 1 learns every batch.
+        images: Maximum number of images in one request.
+        pixels: Maximum number of values (images x channels x height x width) in one request.
+        learn_share: Share of the batches to learn from however many requests are waiting, above 0 and at most 1. The
+            other batches are learnt from only when nothing is waiting. 1 learns from every batch.
         idle: Seconds without a request after which a stream is moved to disk; None keeps it in memory.
-        remembered: Request ids remembered per stream, to learn no request twice and to score labels.
+        remembered: Request ids remembered per stream, so that none is learnt from twice and labels can be scored.
     """
 
     batch: int = 64
@@ -50,9 +50,9 @@ class Ask:
     Args:
         stream: The stream's name.
         images: Images, float32 (N, C, H, W) on the CPU, finite, in [0, 1].
-        id: The client's id for the request; a repeated id is answered but not learnt again. None is never a repetition
-            and cannot be labelled.
-        learn: Whether the request may be learnt; False predicts without changing the adapter.
+        id: The client's id for the request; a repeated id is answered but not learnt from again. None is never a
+            repetition and cannot be labelled.
+        learn: Whether the request may be learnt from; False predicts without changing the adapter.
     """
 
     stream: str
@@ -70,7 +70,7 @@ class Reply:
         steps: Steps that the stream had learnt when it answered.
         mode: The stream's mode when it answered.
         snapshot: Name of the newest snapshot at that time; None if there was none.
-        learnt: Whether the batch of this request goes on to learning.
+        learnt: Whether the adapter then learns from the batch of this request.
     """
 
     logits: Tensor
@@ -85,7 +85,7 @@ class SnapshotInfo:
     """One saved state of a stream.
 
     Args:
-        name: The snapshot's name, which rollback takes.
+        name: The snapshot's name, as passed to rollback.
         steps: Steps learnt when it was taken.
         time: When it was taken, in seconds since the epoch.
         health: The last known signals of the guard at that time, by name, and the method's alpha if it logs one.
@@ -113,9 +113,11 @@ class StreamStatus:
         queue: Images waiting.
         last_snapshot: Name of the newest snapshot.
         snapshots: Every snapshot kept, oldest first.
-        entropy: Mean entropy of the predictions for the last batch given to the adapter to learn, divided by log K.
+        entropy: Mean entropy of the predictions for the last batch given to the adapter to learn from, divided by log
+            K.
         alpha: The method's own momentum or mixing weight in the last step, if it logs one.
-        diversity: Entropy of the mean prediction for the last batch given to the adapter to learn, divided by log K.
+        diversity: Entropy of the mean prediction for the last batch given to the adapter to learn from, divided by log
+            K.
         agreement: Share of the last compared predictions that equal those of the unadapted network.
         loss: The loss of the last step that had one.
         resets: Resets by the method, by the guard and by hand, including rollbacks, since the service started.
@@ -123,10 +125,11 @@ class StreamStatus:
         error: Error over the labelled images in percent, of the first prediction for each; None without labels.
         labelled: Images labelled since the service started.
         answered: Images answered since the service started.
-        learnt: Batches given to the adapter to learn since the service started, including those the guard held back.
-        shed: Batches not learnt because other requests waited, since the service started.
+        learnt: Batches given to the adapter to learn from since the service started, including those the guard held
+            back.
+        shed: Batches not learnt from because other requests were waiting, since the service started.
         latency_ms: Median time to answer the last requests, in milliseconds.
-        failures: Batches that could not be answered or learnt because of an error, since the service started.
+        failures: Batches that failed to be answered or learnt from because of an error, since the service started.
         unsaved: Snapshots that could not be written, since the service started.
     """
 

@@ -1,4 +1,4 @@
-"""Bodies of HTTP requests and replies: JSON, with tensors in it or as bytes behind it (the binary tensor extension)."""
+"""Bodies of HTTP requests and replies: JSON, with tensors in it or as bytes after it (the binary tensor extension)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from ctta.serve.protocol import (
 )
 from ctta.serve.types import Limits, Reply
 
-#: The header that tells how many bytes of a body are JSON; the rest are tensors.
+#: The header that gives how many bytes of a body are JSON; the rest are tensors.
 HEADER_LENGTH = "Inference-Header-Content-Length"
-#: Most bytes of JSON. Parsed, it takes many times its size; larger tensors come as bytes behind it.
+#: Maximum bytes of JSON. Parsed, it takes many times its size; larger tensors are sent as bytes after it.
 MOST_JSON = 8 << 20
 _FOR_JSON = 1 << 16
 
@@ -62,8 +62,8 @@ def parse_json(data: bytes | bytearray | memoryview) -> dict[str, Any]:
         data: The bytes.
 
     Raises:
-        RequestTooLarge: It is longer than `MOST_JSON`.
-        RequestError: It is not a JSON object, is nested too deep, or holds NaN.
+        RequestTooLarge: If it is longer than `MOST_JSON`.
+        RequestError: If it is not a JSON object, is nested too deeply, or contains NaN.
     """
     if len(data) > MOST_JSON:
         raise RequestTooLarge(
@@ -92,7 +92,7 @@ def parse_inference(body: bytes | bytearray, header_length: str | None, limits: 
         limits: The limits of the service.
 
     Raises:
-        InputError: The request cannot be used; the message says why.
+        InputError: If the request cannot be used; the message says why.
     """
     view = memoryview(body)
     length = _json_length(header_length, len(body))
@@ -127,7 +127,7 @@ def pack_reply(request: Inference, reply: Reply, model: ModelInfo) -> Body:
         model: The model.
 
     Raises:
-        NonFiniteLogits: The logits cannot be written as JSON.
+        NonFiniteLogits: If the logits cannot be written as JSON.
     """
     outputs: list[dict[str, Any]] = []
     tail: list[bytes] = []
@@ -165,7 +165,7 @@ def parse_labels(data: bytes | bytearray) -> dict[str, list[int]]:
         data: The body of the request.
 
     Raises:
-        RequestError: It is something else. Whether the numbers are classes of the model is not checked here.
+        RequestError: If it is anything else. Whether the numbers are classes of the model is not checked here.
     """
     labels = parse_json(data).get("labels")
     if not isinstance(labels, dict) or not all(isinstance(classes, list) for classes in labels.values()):
@@ -186,7 +186,7 @@ def option(message: Mapping[str, Any], name: str, kind: type, default: Any = Non
         default: The value if the key is missing or null.
 
     Raises:
-        RequestError: The value has another type.
+        RequestError: If the value has another type.
     """
     value = message.get(name)
     if value is None:

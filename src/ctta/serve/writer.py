@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 
 class Writer:
-    """Does jobs one after another on a thread of its own."""
+    """Runs jobs one after another on its own thread."""
 
     def __init__(self) -> None:
         self._jobs: queue.Queue[tuple[Callable[[], None], Future[None]] | None] = queue.Queue()
@@ -34,13 +34,13 @@ class Writer:
     def _run(self) -> None:
         while (item := self._jobs.get()) is not None:
             _do(*item)
-            del item  # it holds the copy of a whole state, and the next job may be far away
+            del item  # it holds the copy of a whole state, and the next job may be long in coming
 
 
 def _do(job: Callable[[], None], done: Future[None]) -> None:
     try:
         job()
-    except Exception as error:  # noqa: BLE001, whoever waits for the job gets it
+    except Exception as error:  # noqa: BLE001, the job's future carries it
         done.set_exception(error)
     else:
         done.set_result(None)

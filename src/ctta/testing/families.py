@@ -171,7 +171,7 @@ class CachingNet(IndexedNet):
         self.cache: dict[str, Tensor] = {}
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode; training forgets the biases.
+        """Set the mode; training mode clears the cached biases.
 
         Args:
             mode: True for training mode, False for eval mode.
@@ -210,7 +210,7 @@ def own_buffers() -> nn.Module:
 
 
 def cached_tensors() -> nn.Module:
-    """A network that keeps a tensor computed from its weights in eval mode."""
+    """Build a network that keeps a tensor computed from its weights in eval mode."""
     return seeded(CachingNet)
 
 

@@ -72,7 +72,7 @@ def _leak(marks: tuple[int, ...], use: list[_Use]) -> str | None:
 
 @dataclass(frozen=True)
 class _Existing:
-    """What was there before the adapter and may grow with it: containers, and tensors that hold graphs."""
+    """Objects that existed before the adapter and may grow with it: containers, and tensors that hold graphs."""
 
     containers: list[Sized]
     tensors: list[Tensor]
@@ -80,7 +80,7 @@ class _Existing:
 
 @contextmanager
 def _only_new_objects() -> Iterator[_Existing]:
-    """Keep the collector away from the objects of the whole process, which would take most of the time."""
+    """Exclude the existing objects of the process from garbage collection, which would take most of the time."""
     gc.collect()
     alive = gc.get_objects()
     # type() instead of isinstance, which would trigger lazy proxies of other libraries.

@@ -1,4 +1,4 @@
-"""What ASR keeps through its resets: the mean of the weights, and how important each was."""
+"""What ASR keeps across resets: the mean of the weights, and how important each was."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Knowledge(OptionalState):
         self.steps = self.steps + 1
 
     def consolidate(self) -> None:
-        """Average the weights since the last reset into F and mu, and start to add up anew."""
+        """Average the weights since the last reset into F and mu, and restart the sums."""
         importance, centre = self.squares / self.steps, self.sums / self.steps
         self.importance = importance if self.importance is None else 0.9 * self.importance + 0.1 * importance
         self.centre = centre if self.centre is None else 0.9 * self.centre + 0.1 * centre

@@ -1,4 +1,4 @@
-"""AugMix at the strength that MEMO uses it: mixtures of short chains of mild operations.
+"""AugMix at the strength that MEMO uses: mixtures of short chains of mild operations.
 
 Hendrycks et al., "AugMix: A simple data processing method to improve robustness and uncertainty", ICLR 2020.
 """
@@ -19,10 +19,10 @@ Operation = Callable[[Tensor, float], Tensor]
 
 @dataclass(frozen=True)
 class AugMix:
-    """A random crop, flipped or not, mixed with chains of operations on it. Every parameter is drawn once per call.
+    """A random crop, randomly flipped, mixed with chains of operations on it. Every parameter is drawn once per call.
 
     Args:
-        level: The largest strength of an operation, in tenths of the strongest that AugMix knows.
+        level: The largest strength of an operation, in tenths of the strongest in AugMix.
         chains: How many chains are mixed, of one to three operations each.
 
     Example:
@@ -57,7 +57,7 @@ class AugMix:
 
 
 def random_crop(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Shift images by up to an eighth of their sides (4 of 32 pixels) over black borders, and flip them or not.
+    """Shift images by up to an eighth of their sides (4 of 32 pixels) over black borders, and flip them at random.
 
     Args:
         x: Images (N, C, H, W).
@@ -99,7 +99,7 @@ def equalize(x: Tensor, strength: float) -> Tensor:
 
 
 def posterize(x: Tensor, strength: float) -> Tensor:
-    """Keep the highest bits of 8: 4, or fewer the stronger.
+    """Keep the highest 4 of 8 bits, or fewer at greater strength.
 
     Args:
         x: Images (N, C, H, W) in [0, 1].
@@ -196,7 +196,7 @@ def _sample(x: Tensor, across: Row, down: Row) -> Tensor:
     v = (torch.arange(height, dtype=x.dtype, device=x.device) + 0.5).unsqueeze(1)
     rows = [a * u + b * v + c for a, b, c in (across, down)]
     grid = torch.stack([2 * rows[0] / width - 1, 2 * rows[1] / height - 1], dim=-1)
-    # Zero is what grid_sample finds outside: grey, if grey is subtracted.
+    # grid_sample pads with zeros, which are grey once grey is subtracted.
     moved = F.grid_sample(x - 0.5, grid.expand(len(x), -1, -1, -1), mode="bilinear", align_corners=False)
     return moved + 0.5
 

@@ -24,5 +24,5 @@ def entropy_loss(owner: Any) -> Callable[[Tensor], Tensor]:
         owner: A method with the arguments ``loss`` and ``come_mass``.
     """
     check_bounds(owner, come_mass=(1e-6, 1e12))
-    # Differs from the authors' code, which has K = 1000 written in whatever the number of classes.
+    # Differs from the authors' code, which hard-codes K = 1000 for any number of classes.
     return partial(opinion_entropy, mass=owner.come_mass) if owner.loss == "come" else entropy

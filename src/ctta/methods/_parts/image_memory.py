@@ -13,7 +13,7 @@ class ImageMemory(OptionalState):
     """Up to ``size`` images with a predicted class each. The places are allocated with the first image.
 
     Args:
-        size: The most images to hold.
+        size: The maximum number of images to hold.
     """
 
     images: Tensor | None
@@ -30,7 +30,7 @@ class ImageMemory(OptionalState):
         return int((self.label >= 0).sum())
 
     def refuse_other_size(self, x: Tensor, method: str) -> None:
-        """Raise ImageShape for images of another size than those held.
+        """Raise ImageShape for images whose size differs from that of the images held.
 
         Args:
             x: Images (N, C, H, W).
@@ -43,7 +43,7 @@ class ImageMemory(OptionalState):
             )
 
     def put(self, places: Tensor, images: Tensor, labels: Tensor) -> None:
-        """Store images in some places, whatever they hold.
+        """Store images in the given places, replacing what is there.
 
         Args:
             places: The places (M,).
@@ -56,10 +56,10 @@ class ImageMemory(OptionalState):
 
 
 class EntropyBuffer(ImageMemory):
-    """Confident images of OBAO: once the buffer is full, newcomers replace the images of the highest entropy.
+    """Confident images of OBAO: once the buffer is full, new images replace those with the highest entropy.
 
     Args:
-        size: The most images to hold.
+        size: The maximum number of images to hold.
     """
 
     entropy: Tensor | None
@@ -69,12 +69,12 @@ class EntropyBuffer(ImageMemory):
         self.register_buffer("entropy", None)
 
     def add(self, images: Tensor, labels: Tensor, entropy: Tensor) -> None:
-        """Add images: first in free places, then in those of the highest stored entropy, even if theirs is higher.
+        """Add images: first in free places, then over the highest stored entropies, even if the new ones are higher.
 
         Args:
             images: Images (M, C, H, W).
             labels: Their predicted classes (M,).
-            entropy: The entropies of their predictions (M,). They are never computed again.
+            entropy: The entropies of their predictions (M,). They are never recomputed.
         """
         if not len(images):
             return
@@ -83,7 +83,7 @@ class EntropyBuffer(ImageMemory):
         held = len(self)
         free = torch.arange(held, self.size, device=labels.device)[: len(images)]
         self._store(free, images[: len(free)], labels[: len(free)], entropy[: len(free)])
-        # Paper silent: of newcomers that fill the whole buffer by themselves, the first are kept.
+        # Paper silent: if the new images alone overfill the buffer, the first are kept.
         rest = slice(len(free), len(free) + self.size)
         worst = self.entropy.argsort(descending=True)[: len(images[rest])]
         self._store(worst, images[rest], labels[rest], entropy[rest])

@@ -17,14 +17,14 @@ from ctta.options import StateOptions, check_bounds
 
 
 class LayerRates(Adapter):
-    """Base of methods that train convolutions and norms, each tensor at a rate of its own, by a new Adam every batch.
+    """Base of methods that train convolutions and norms, each tensor at its own rate, with a new Adam for every batch.
 
     A new Adam has no moments, and its first step is lr g / (|g| + eps): nearly the sign of the gradient.
 
     Args:
         model: The source model, or a `Classifier` around it.
         lr: The learning rate that is scaled for every tensor.
-        weight_decay: Added to the gradient for each unit of a weight.
+        weight_decay: The multiple of each weight that is added to its gradient.
         lambda_ce: Weight of the consistency between the batch and its augmented view, per class.
         view: The augmentation, a function of images and generator.
         options: Options that do not concern the optimizer; see `Adapter`.

@@ -42,7 +42,7 @@ class BlendedNorm(StatisticsNorm):
 
 
 class together:  # noqa: N801, used as a context manager
-    """Context in which the images of a batch are copies of one, whose statistics are taken together.
+    """Context in which the images of a batch are copies of one image and share their statistics.
 
     Args:
         network: The network with the layers.

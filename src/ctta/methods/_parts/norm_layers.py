@@ -1,4 +1,4 @@
-"""Layers that take the place of batch norms and keep statistics of their own."""
+"""Layers that replace batch norms and keep their own statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ctta.norms import batch_norms
 
 
 class StatisticsNorm(nn.Module):
-    """A layer in the place of a batch norm, which starts with its statistics.
+    """A layer that replaces a batch norm and starts with its statistics.
 
     Args:
         layer: The batch norm to replace. Its weight and bias are used, not copied; its statistics are copied.
@@ -67,9 +67,9 @@ def substitute(network: nn.Module, make: Callable[[_BatchNorm], Layer]) -> list[
 
 
 class undone_on_error:  # noqa: N801, used as a context manager
-    """Context from which an exception returns the statistics of some layers to what they were.
+    """Context that restores the statistics of some layers if an exception is raised.
 
-    It is a class because a generator that is interrupted on its way out would run its last lines when it is garbage
+    It is a class because a generator that is interrupted while it exits would run its last lines when it is garbage
     collected, on a later state.
 
     Args:

@@ -83,7 +83,7 @@ class normalising:  # noqa: N801, used as a context manager
 
     Args:
         layers: The layers.
-        base: Where from; see `IABN`.
+        base: Where they come from; see `IABN`.
         share: The share of these statistics in the stored ones, if they are moved.
     """
 
@@ -102,10 +102,10 @@ class normalising:  # noqa: N801, used as a context manager
 
 
 class BalancedReservoir(ImageMemory):
-    """Prediction-balanced reservoir sampling (Alg. 1): as many images of each predicted class, from all times alike.
+    """Prediction-balanced reservoir sampling (Alg. 1): balanced over the predicted classes and over time.
 
     Args:
-        size: The most images to hold.
+        size: The maximum number of images to hold.
     """
 
     serial: Tensor
@@ -131,7 +131,7 @@ class BalancedReservoir(ImageMemory):
             image: The image (C, H, W).
             label: Its predicted class.
             classes: The number of classes.
-            choice: Draws one of some numbers.
+            choice: Draws one of the given numbers.
             uniform: Draws a number from [0, 1).
         """
         if self.seen is None:

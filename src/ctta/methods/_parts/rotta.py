@@ -80,7 +80,7 @@ def _lend(layer: Any, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def replace_batch_norms(module: nn.Module, alpha: float) -> list[nn.Module]:
-    """Make every affine batch norm with source statistics a RobustBN, or like one if its class is not torch's.
+    """Turn every affine batch norm with source statistics into a RobustBN, or the like if its class is not torch's.
 
     Args:
         module: The network, changed in place.
@@ -98,7 +98,7 @@ def replace_batch_norms(module: nn.Module, alpha: float) -> list[nn.Module]:
                 if type(child).forward is _BatchNorm.forward:
                     layer = RobustBN(child, alpha)
                     setattr(parent, name, layer)
-                elif "updating" not in vars(child):  # not yet met as a child of another module
+                elif "updating" not in vars(child):  # not yet visited as a child of another module
                     _make_robust(child, alpha)
                 made.append(layer)
     return made
@@ -107,7 +107,7 @@ def replace_batch_norms(module: nn.Module, alpha: float) -> list[nn.Module]:
 class updating:  # noqa: N801, used as a context manager
     """Context in which RobustBN layers update their statistics; an exception undoes the updates.
 
-    It is a class because a generator that is interrupted on its way out would run its last lines when it is garbage
+    It is a class because a generator that is interrupted while it exits would run its last lines when it is garbage
     collected, on a later state.
 
     Args:
@@ -134,7 +134,7 @@ class Memory(OptionalState):
     """A memory balanced over classes, which prefers recent and confident samples (Sec. 3.3).
 
     Args:
-        size: The most images to hold.
+        size: The maximum number of images to hold.
         lambda_t: Weight of the age when a sample has to be removed.
         lambda_u: Weight of the uncertainty when a sample has to be removed.
     """
@@ -159,7 +159,7 @@ class Memory(OptionalState):
         self.register_buffer("serial", torch.zeros(size, dtype=torch.long))
 
     def refuse_other_size(self, x: Tensor) -> None:
-        """Raise ImageShape for images of another size than those in memory.
+        """Raise ImageShape for images whose size differs from that of the images in memory.
 
         Args:
             x: Images (N, C, H, W).

@@ -38,8 +38,8 @@ def swag_from_source(
 ) -> Swag:
     """Estimate a posterior of the source weights for PETAL: SWAG with a diagonal covariance.
 
-    The model is trained on with a constant learning rate, and the mean and variance of the weights along the way are
-    taken. Batch norms use the statistics of the batch, as at test time; there is no dropout.
+    Training continues with a constant learning rate, and the mean and variance of the weights along the way are
+    recorded. Batch norms use the statistics of the batch, as at test time; there is no dropout.
 
     Args:
         model: The source model, or a `Classifier` around it. It is not changed.
@@ -47,7 +47,7 @@ def swag_from_source(
             once: for several epochs, chain several loaders.
         lr: The constant learning rate of SGD. Larger values explore more of the posterior.
         momentum: The momentum of SGD.
-        every: Take the weights after every so many batches.
+        every: Number of batches between two samples of the weights.
 
     Returns:
         The means and variances, for the arguments ``prior_mean`` and ``prior_var`` of `PETAL`.
@@ -70,7 +70,8 @@ def swag_from_source(
     use_batch_statistics(source)
     parameters = list(source.requires_grad_(True).model.parameters())
     optimizer = torch.optim.SGD(parameters, lr=lr, momentum=momentum)
-    # Sums of squares would cancel: the weights differ by little. So the variance is updated along with the mean.
+    # Sums of squares would cancel, because the weights differ by little. So the variance is updated along with the
+    # mean.
     mean = torch.zeros_like(_flat(parameters))
     spread, taken = torch.zeros_like(mean), 0
     for number, batch in enumerate(loader, 1):
