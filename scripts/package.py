@@ -19,10 +19,11 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Tests of the installed package that take seconds: equations, vectors, commands and the public surface.
 FAST_TESTS = (
     "test_conformance.py",
+    "test_conformance_more_a.py",
+    "test_conformance_more_b.py",
     "test_functional.py",
     "test_imports.py",
     "test_light_commands.py",
-    "test_registry.py",
     "cli/test_run_command.py",
     "streams/test_digits.py",
 )
