@@ -29,8 +29,9 @@ def batches(count: int) -> tuple[Tensor, ...]:
     return torch.split(drifting_images(8 * count), 8)
 
 
-def adapted(name: str) -> ctta.Adapter:
-    adapter = methods()[name](ctta.Classifier(trained(), mean=(0.4,) * 3, std=(0.5,) * 3), **SETTINGS.get(name, {}))
+def adapted(name: str, **options: str) -> ctta.Adapter:
+    settings = {**SETTINGS.get(name, {}), **options}
+    adapter = methods()[name](ctta.Classifier(trained(), mean=(0.4,) * 3, std=(0.5,) * 3), **settings)
     for x in batches(3):
         adapter(x)
     return adapter
@@ -81,11 +82,17 @@ def test_a_frozen_adapter_is_saved_and_loaded_as_any_module() -> None:
 
 @pytest.mark.models
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # torch's own
-@pytest.mark.parametrize("name", ["source", "tent", "dmse", "rotta", "roid"])
-def test_onnxruntime_predicts_as_the_frozen_adapter(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {}) for name in ("source", "tent", "dmse", "rotta", "roid")),
+        *(("tent", {"statistics": chosen}) for chosen in ("prior:16", "misfit", "moving:0.05")),
+    ],
+)
+def test_onnxruntime_predicts_as_the_frozen_adapter(name: str, options: dict[str, str], tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
     pytest.importorskip("onnxscript", reason="needs the extra onnx")
-    frozen, x = adapted(name).freeze(), batches(1)[0]
+    frozen, x = adapted(name, **options).freeze(), batches(1)[0]
     path = tmp_path / "frozen.onnx"
     torch.onnx.export(frozen, (x,), path, dynamo=True, verbose=False, input_names=["images"], output_names=["logits"])
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
