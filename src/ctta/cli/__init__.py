@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from ctta._system.allocator import keep_freed_memory
+from ctta._system.files import printable
 from ctta.cli import train
 from ctta.cli.command_line import remember
 from ctta.cli.compare import compare
@@ -46,9 +47,7 @@ class _Group(TyperGroup):
         except BrokenPipeError:  # the reader, such as `head`, closed the pipe: click exits quietly
             raise
         except (CttaError, OSError) as error:
-            # Quoted input may hold lone surrogates, which no terminal encoding can represent.
-            said = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
-            typer.echo(said, err=True)
+            typer.echo(printable(f"{type(error).__name__}: {error}"), err=True)
             raise typer.Exit(1) from error
 
 

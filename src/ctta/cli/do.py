@@ -18,7 +18,7 @@ def do(
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command lines without running them.")] = False,
 ) -> None:
-    """Run the command in a TOML file, or every [[do]] table in order.
+    """Run the command in a TOML file, or every table of its array "do" in order.
 
     Keys are the names shown by --help: seed = "0..4" for --seed 0..4; true or false for flags; a list for options that
     may be repeated; a table for --set. Paths are relative to the working directory, not to the file.
