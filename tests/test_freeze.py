@@ -22,7 +22,7 @@ from ctta.testing.task import drifting_images, trained
 
 # The mean over random views is not a fixed function: frozen, CoTTA and PETAL predict with the teacher on the images.
 # LAME corrects the predictions of a batch until they converge: frozen, it predicts with the model alone.
-FIXED = sorted(set(methods()) - {"cotta", "lame", "petal"})
+FIXED = sorted(set(methods()) - {"cotta", "lame", "petal", "trio"})
 
 
 def batches(count: int) -> tuple[Tensor, ...]:

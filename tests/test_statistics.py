@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -17,13 +18,13 @@ from ctta.batch_norm import normalise_exactly
 from ctta.errors import BatchTooSmall, ParameterError
 from ctta.methods._parts.rotta import RobustBN
 from ctta.norms import batch_norms, choose_statistics, use_batch_statistics
-from ctta.statistics import Batch, Misfit, Moments, Moving, Prior, Seen, Share, Source, Statistics, as_statistics
+from ctta.statistics import Auto, Batch, Misfit, Moments, Moving, Prior, Seen, Share, Source, Statistics, as_statistics
 from ctta.testing import Subject, checks
 from ctta.testing.compare import difference
 from ctta.testing.models import bn_cnn, gn_cnn
 from ctta.testing.task import drifting_images, trained
 
-BLENDS: list[Statistics] = [Source(), Prior(16), Share(0.4), Misfit(0.08), Moving(0.05)]
+BLENDS: list[Statistics] = [Source(), Prior(16), Share(0.4), Misfit(0.08), Moving(0.05), Auto(0.45)]
 SHAPES = {
     "BatchNorm1d": (6, 3),
     "BatchNorm1d, positions": (6, 3, 4),
@@ -57,6 +58,15 @@ def images(shape: tuple[int, ...]) -> Tensor:
     return x.to(memory_format=torch.channels_last) if len(shape) == 4 else x
 
 
+def naive_auto(divergences: list[float], images: int) -> float:
+    """The share of the batch in the last of some layers, from the divergences of all of them."""
+    total = 0.0
+    for kl in divergences:
+        total += math.sqrt(max(kl - 0.05 / images, 0.0))
+    shift = (total / len(divergences)) ** 2
+    return 0.45 * shift**3 / (shift**3 + 0.01**3) * images / (images + 0.5)
+
+
 def naive_moments(x: Tensor, source: list[tuple[float, float]], statistics: Statistics) -> list[tuple[float, float]]:
     """Mean and variance of every channel, by loops over its values."""
     found, divergences = [], []
@@ -74,6 +84,7 @@ def naive_moments(x: Tensor, source: list[tuple[float, float]], statistics: Stat
         "Share": 0.4,
         "Misfit": kl / (kl + 0.08),
         "Moving": 0.05,
+        "Auto": naive_auto([kl], len(x)),
     }[type(statistics).__name__]
     return [
         (share * m + (1 - share) * source_m, share * v + (1 - share) * source_v)
@@ -201,7 +212,7 @@ def test_short_forms_are_read_and_written(text: str, expected: Statistics) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["", "auto", "prior", "prior:", "prior:x", "prior:nan", "share:1.5", "batch:1", "Prior"]
+    "text", ["", "automatic", "prior", "prior:", "prior:x", "prior:nan", "share:1.5", "batch:1", "Prior"]
 )
 def test_anything_else_is_refused_by_name(text: str) -> None:
     with pytest.raises(ParameterError):
@@ -375,3 +386,77 @@ def test_bf16_blends_in_the_precision_of_the_statistics() -> None:
     layer = layer_for((64, 3, 8, 8), Prior(16)).float()
     x = images((64, 3, 8, 8)).float()
     torch.testing.assert_close(layer(x.bfloat16()).float(), layer(x), rtol=0.02, atol=0.02)
+
+
+class Chain(nn.Module):
+    """Three batch norms in a row, which do not run in the order in which they are declared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.first, self.second = nn.BatchNorm2d(3), nn.BatchNorm2d(3), nn.BatchNorm2d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.last(self.second(self.first(x)))
+        return out
+
+
+def automatic_chain() -> Chain:
+    chain = Chain().double().eval()
+    for scale, layer in enumerate((chain.first, chain.second, chain.last), 2):
+        assert layer.running_var is not None
+        layer.running_var.fill_(scale)
+    choose_statistics(chain, Auto())
+    use_batch_statistics(chain)
+    return chain
+
+
+def naive_chain(chain: Chain, x: Tensor) -> Tensor:
+    """Run the layers one by one, with the share from the divergences of the layers so far."""
+    divergences: list[float] = []
+    for layer in (chain.first, chain.second, chain.last):
+        kl = 0.0
+        moments = []
+        for c, (source_mean, source_var) in enumerate(source_of(layer)):
+            values = x[:, c].flatten().tolist()
+            mean = sum(values) / len(values)
+            var = sum((v - mean) ** 2 for v in values) / len(values)
+            p, q = var + 1e-5, source_var + 1e-5
+            kl += 0.5 * (math.log(q / p) + (p + (mean - source_mean) ** 2) / q - 1) / x.shape[1]
+            moments.append((mean, var, source_mean, source_var))
+        divergences.append(kl)
+        share = naive_auto(divergences, len(x))
+        x = naive_output(
+            x, layer, [(share * m + (1 - share) * n, share * v + (1 - share) * w) for m, v, n, w in moments]
+        )
+    return x
+
+
+def test_automatic_statistics_follow_the_mean_shift_of_the_layers_that_have_run() -> None:
+    chain, x = automatic_chain(), images((6, 3, 4, 5))
+    torch.testing.assert_close(chain(x), naive_chain(chain, x), rtol=0, atol=1e-12)
+
+
+def test_every_pass_and_every_copy_of_a_network_measures_the_shift_anew() -> None:
+    chain, x, other = automatic_chain(), images((6, 3, 4, 5)), 0.3 * images((6, 3, 4, 5)).cos()
+    expected = chain(x)
+    copied = copy.deepcopy(chain)
+    chain(other)
+    chain.first(other)  # a pass that ended early
+    assert torch.equal(chain(x), expected)
+    assert torch.equal(copied(x), expected)
+
+
+def test_automatic_statistics_are_those_of_the_source_without_a_shift_and_a_blend_under_one() -> None:
+    generator = torch.Generator().manual_seed(0)
+    layer: Any = nn.BatchNorm2d(4).eval()
+    choose_statistics(layer, Auto())
+    use_batch_statistics(layer)
+    drawn = torch.randn(64, 4, 8, 8, generator=generator)
+    var, mean = torch.var_mean(drawn, (0, 2, 3), keepdim=True, correction=0)
+    familiar = (drawn - mean) / var.sqrt()
+    torch.testing.assert_close(layer(familiar), familiar, rtol=0, atol=1e-3)
+    shifted = layer(3 * familiar + 2)
+    # 64 / 64.5 of 0.45 of the way from a mean of 0 and a variance of 1 to a mean of 2 and a variance of 9.
+    share = 0.45 * 64 / 64.5
+    expected = (3 * familiar + 2 - 2 * share) / math.sqrt(1 + 8 * share)
+    torch.testing.assert_close(shifted, expected, rtol=0, atol=0.02)

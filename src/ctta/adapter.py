@@ -58,10 +58,10 @@ class Adapter(CheckedArguments, BatchPart):
         reset_every: Number of steps after which the adapter returns to the source. None never resets.
         invalid: What to do with NaN or Inf images: "raise" an error, or "answer": predict for the whole batch without
             learning from it. The invalid images get all-zero logits, so that every class is equally likely.
-        statistics: Which statistics batch norms use: "batch", as published; "source"; or a blend, "prior:16",
-            "share:0.4", "misfit" or "moving:0.05", with which batches of one image work too. `ctta.statistics` explains
-            them and provides them as classes. Models without batch norm ignore it, and methods that replace batch
-            norms, such as `RoTTA`, do not take it.
+        statistics: Which statistics batch norms use: "batch", as published; "source"; "auto", which chooses by the
+            shift; or another blend, "prior:16", "share:0.4", "misfit" or "moving:0.05". With all but "batch", batches
+            of one image work too. `ctta.statistics` explains them and provides them as classes. Models without batch
+            norm ignore it, and methods that replace batch norms, such as `RoTTA`, do not take it.
 
     Example:
         >>> import torch, ctta
@@ -192,8 +192,8 @@ class Adapter(CheckedArguments, BatchPart):
     def freeze(self) -> Frozen:
         """Return a plain module that predicts as this adapter does now, for export or deployment without learning.
 
-        It is a copy: later steps of the adapter do not change it. CoTTA's average over random views and LAME's
-        correction by the rest of the batch are not included.
+        It is a copy: later steps of the adapter do not change it. The random views of CoTTA, PETAL and Trio and
+        LAME's correction by the rest of the batch are not included.
 
         Example:
             >>> import torch, ctta
@@ -204,7 +204,8 @@ class Adapter(CheckedArguments, BatchPart):
             True
         """
         with self._lock:
-            return Frozen([getattr(self, name) for name in self.answers_with], self.combine)
+            networks = [getattr(self, name) for name in self.answers_with]
+            return Frozen(networks, self.combine, [name in self.mirrored for name in self.answers_with])
 
     def load_into(
         self,

@@ -37,6 +37,7 @@ class View:
         blur: Range of the sigma of the Gaussian blur, or None for no blur.
         noise: Standard deviation of the added noise.
         border: How to fill pixels outside the image: "edge" repeats the border, "reflect" mirrors the image.
+        flip: Flip left and right with probability one half.
 
     Example:
         >>> x = torch.rand(4, 3, 16, 16)
@@ -55,6 +56,7 @@ class View:
     blur: Range | None = (0.001, 0.5)
     noise: float = 0.005
     border: Literal["edge", "reflect"] = "edge"
+    flip: bool = True
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Return a random view of a batch.
@@ -67,18 +69,20 @@ class View:
         def draw(low: float, high: float) -> float:
             return torch.empty(1).uniform_(low, high, generator=generator).item()
 
+        # Each operation with its range and the value that changes nothing.
         colours = (
-            (adjust_brightness, self.brightness),
-            (adjust_contrast, self.contrast),
-            (adjust_saturation, self.saturation),
-            (adjust_hue, self.hue),
-            (adjust_gamma, self.gamma),
+            (adjust_brightness, self.brightness, 1.0),
+            (adjust_contrast, self.contrast, 1.0),
+            (adjust_saturation, self.saturation, 1.0),
+            (adjust_hue, self.hue, 0.0),
+            (adjust_gamma, self.gamma, 1.0),
         )
         layout = torch.contiguous_format if x.is_contiguous() else torch.channels_last
         x = x.contiguous().clamp(0, 1)  # contiguous, because the colour operations split the channels
         for i in torch.randperm(len(colours), generator=generator).tolist():
-            adjust, span = colours[i]
-            x = adjust(x, draw(*span))
+            adjust, span, neutral = colours[i]
+            value = draw(*span)
+            x = x if value == neutral else adjust(x, value)
 
         angle = draw(-self.degrees, self.degrees)
         # The published chain shifts a padded image, twice as wide, by a share of its size in whole pixels.
@@ -87,7 +91,7 @@ class View:
         shift_y = round(draw(-self.translate * height, self.translate * height))
         scale = draw(*self.scale)
         sigma = None if self.blur is None else draw(*self.blur)
-        flip = torch.rand(1, generator=generator).item() < 0.5
+        flip = torch.rand(1, generator=generator).item() < 0.5 and self.flip
         x = warp(x, angle=angle, shift=(shift_x, shift_y), scale=scale, sigma=sigma, flip=flip, border=self.border)
         if self.noise:
             x = x.add(torch.randn(x.shape, generator=generator).to(x), alpha=self.noise)

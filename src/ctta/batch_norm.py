@@ -8,8 +8,9 @@ batch's statistics and the weight r * weight, from the same fused kernels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -56,6 +57,37 @@ def convert(layer: _BatchNorm) -> None:
         layer.register_forward_hook(take_back)
 
 
+class Pass:
+    """What the layers of a network have measured in the current forward pass."""
+
+    def __init__(self) -> None:
+        self._measured: dict[int, Tensor] = {}
+
+    def add(self, position: int, value: Tensor) -> tuple[Tensor, ...]:
+        """Add what a layer measured, and return all that was measured in this pass, in the order of the layers' runs.
+
+        Args:
+            position: The layer's position in the network. A layer that runs again begins the next pass.
+            value: What it measured.
+        """
+        if position in self._measured:
+            self._measured.clear()
+        self._measured[position] = value
+        return tuple(self._measured.values())
+
+
+def share_pass(layers: Iterable[_BatchNorm]) -> None:
+    """Let the layers of one network know what the others measure.
+
+    Args:
+        layers: All batch norms of the network.
+    """
+    current = Pass()
+    for position, layer in enumerate(layers):
+        vars(layer)["current_pass"] = current
+        vars(layer)["position"] = position
+
+
 def copy_statistics(network: nn.Module, target: nn.Module) -> None:
     """Make the batch norms of a network use the same statistics as those of another one.
 
@@ -71,6 +103,7 @@ def copy_statistics(network: nn.Module, target: nn.Module) -> None:
             convert(place)
             for key, value in _state(layer).items():
                 place.register_buffer(key, value.clone())
+    share_pass(place for place in target.modules() if isinstance(place, _BatchNorm))
 
 
 def normalise_exactly(
@@ -280,6 +313,9 @@ def _blend(layer: Any, x: Tensor, batch: Moments) -> Moments:
     """Choose the statistics for a pass, and record the layer's state after the step."""
     statistics, values = statistics_of(layer), x.numel() // x.shape[1]
     seen = Seen(batch, _source(layer), x.shape[0], values, layer.eps, _state(layer))
+    own = statistics.measure(seen)
+    if own is not None:
+        seen = replace(seen, measured=layer.current_pass.add(layer.position, own.detach()))
     if vars(layer).get("noting", False) and "noted" not in vars(layer):
         vars(layer)["noted"] = {name: value.detach() for name, value in statistics.next_state(seen).items()}
     return statistics.blend(seen)

@@ -26,11 +26,18 @@ class Frozen(nn.Module):
     Args:
         networks: The networks whose logits are combined.
         combine: Turns their logits into the prediction.
+        mirrored: For each network, whether it looks at the mirrored batch. None is never.
     """
 
-    def __init__(self, networks: Sequence[Classifier], combine: Callable[..., Tensor]) -> None:
+    def __init__(
+        self,
+        networks: Sequence[Classifier],
+        combine: Callable[..., Tensor],
+        mirrored: Sequence[bool] | None = None,
+    ) -> None:
         super().__init__()
-        self.networks = nn.ModuleList(_Network(network) for network in networks)
+        mirrored = mirrored or [False] * len(networks)
+        self.networks = nn.ModuleList(_Network(*given) for given in zip(networks, mirrored, strict=True))
         self.combine = combine
         self.requires_grad_(False).eval()
 
@@ -49,14 +56,17 @@ class _Network(nn.Module):
     mean: Tensor | None
     std: Tensor | None
 
-    def __init__(self, source: Classifier) -> None:
+    def __init__(self, source: Classifier, mirrored: bool) -> None:
         super().__init__()
         self.model = copy.deepcopy(source).model
+        self.mirrored = mirrored
         self.precision: Precision = source.precision
         self.register_buffer("mean", None if source.mean is None else source.mean.clone())
         self.register_buffer("std", None if source.std is None else source.std.clone())
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.mirrored:
+            x = x.flip(-1)
         if self.mean is not None and self.std is not None:
             x = (x - self.mean) / self.std
         if self.precision == "fp32":

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from ctta.batch_norm import convert, lend_source_if_single, statistics_of, take_back
+from ctta.batch_norm import convert, lend_source_if_single, share_pass, statistics_of, take_back
 from ctta.statistics import Batch, Statistics
 
 _KNOWN = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm)
@@ -87,7 +87,9 @@ def use_batch_statistics(module: nn.Module) -> None:
     Args:
         module: The network, changed in place.
     """
-    for layer in batch_norms(module):
+    layers = batch_norms(module)
+    share_pass(layers)
+    for layer in layers:
         convert(layer)
 
 

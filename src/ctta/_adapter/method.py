@@ -61,6 +61,8 @@ class MethodPart(AdapterState):
     passes: tuple[int, int]
     # The networks whose logits make the prediction, in the order in which combine takes them.
     answers_with: ClassVar[tuple[str, ...]] = ("student",)
+    # Those of them that look at the mirrored batch.
+    mirrored: tuple[str, ...] = ()
 
     student: Classifier
 
@@ -92,7 +94,8 @@ class MethodPart(AdapterState):
         Args:
             x: Images (N, C, H, W) in [0, 1].
         """
-        return self.combine(*(getattr(self, name)(x) for name in self.answers_with))
+        shown = {name: x.flip(-1) if name in self.mirrored else x for name in self.answers_with}
+        return self.combine(*(getattr(self, name)(images) for name, images in shown.items()))
 
     # A method calls these.
 

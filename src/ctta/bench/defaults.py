@@ -60,10 +60,11 @@ def default_arguments(cls: type[Adapter], data: str) -> dict[str, object]:
 
 def _on(recipes: Mapping[str, Mapping[str, object]], method: str, data: str) -> dict[str, object]:
     dataset = _known(data)
-    chosen = None if dataset is None else dataset.recipe
-    if chosen is None:
+    if dataset is None or dataset.recipe is None:
         return {}
-    return dict(recipes.get(chosen, {}) if isinstance(chosen, str) else chosen.get(method, {}))
+    chosen = dataset.recipe
+    found = dict(recipes.get(chosen, {}) if isinstance(chosen, str) else chosen.get(method, {}))
+    return found | {"mirror": False} if "mirror" in found and not dataset.mirror else found
 
 
 def _known(data: str) -> Dataset | None:

@@ -139,6 +139,7 @@ _BUILT_IN = (
         default_model="digits_resnet8",
         # The weaker constants of CIFAR-10-C leave too little to adapt to: see ctta.bench.demo.
         constants="imagenet",
+        mirror=False,
         summary="handwritten digits under corruptions, bundled with scikit-learn",
     ),
     Dataset(

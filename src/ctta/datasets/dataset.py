@@ -73,6 +73,7 @@ class Dataset:
         constants: Whose published constants to corrupt clean images with, "cifar" or "imagenet"; None chooses by image
             size.
         needs: What --data must be, to complete the sentence "NAME needs --data: ..."; empty if no files are needed.
+        mirror: Whether a mirrored image keeps its class. If not, methods with an argument ``mirror`` get False.
         takes_image_list: Whether --image-list can choose among its files.
         takes_side: Whether --side can resize its images.
         summary: One line for `ctta ls streams`.
@@ -87,6 +88,7 @@ class Dataset:
     default_model: str | None = None
     constants: Literal["cifar", "imagenet"] | None = None
     needs: str = ""
+    mirror: bool = True
     takes_image_list: bool = False
     takes_side: bool = False
     summary: str = ""

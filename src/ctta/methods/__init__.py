@@ -28,6 +28,7 @@ from ctta.methods.shot import SHOT
 from ctta.methods.source import Source
 from ctta.methods.t3a import T3A
 from ctta.methods.tent import Tent
+from ctta.methods.trio import Trio
 
 __all__ = [
     "ASR",
@@ -60,6 +61,7 @@ __all__ = [
     "Source",
     "Swag",
     "Tent",
+    "Trio",
     "feature_statistics_from_source",
     "fisher_from_source",
     "swag_from_source",
