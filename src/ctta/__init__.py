@@ -1,6 +1,6 @@
 """Continual test-time adaptation for PyTorch.
 
-model = ctta.DMSE(ctta.Classifier(net, mean=..., std=...))
+model = ctta.adapt(net, mean=..., std=...)
 logits = model(x)  # predicts, then learns from the batch
 """
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ctta.methods.petal import swag_from_source
     from ctta.methods.petta import feature_statistics_from_source
     from ctta.prototypes import prototypes_from_source
+    from ctta.recommend import adapt
     from ctta.registry import get_method, list_methods, method, register
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Guarded",
     "Step",
     "__version__",
+    "adapt",
     "feature_statistics_from_source",
     "fisher_from_source",
     "get_method",
@@ -60,6 +62,7 @@ _HOMES = _METHODS | {
     "fisher_from_source": "ctta.methods.eata",
     "swag_from_source": "ctta.methods.petal",
     "prototypes_from_source": "ctta.prototypes",
+    "adapt": "ctta.recommend",
     "get_method": "ctta.registry",
     "list_methods": "ctta.registry",
     "method": "ctta.registry",

@@ -14,7 +14,11 @@ from ctta.adapter import Adapter
 from ctta.classifier import Classifier
 from ctta.errors import HeadNotFound
 from ctta.norms import norm_layers
+from ctta.recommend import Recommendation, adapt, recommend, seconds_per_step
 from ctta.registry import methods
+
+#: Sizes of the batches that are timed.
+TIMED = (1, 16)
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,9 @@ class Diagnosis:
         num_classes: The number of classes, if it has a head.
         num_features: The size of the features, if it has a head.
         norms: How many norm layers of each type it has.
+        recommended: The recommended method with its arguments, and why; None if none of the methods fits.
+        seconds: How long a step of the recommended adapter takes on this machine, in seconds, by images in the batch.
+            Empty if no image size was given.
         methods: A report for each method.
     """
 
@@ -63,6 +70,8 @@ class Diagnosis:
     num_classes: int | None
     num_features: int | None
     norms: dict[str, int]
+    recommended: Recommendation | None = None
+    seconds: dict[int, float] = field(default_factory=dict)
     methods: list[MethodReport] = field(default_factory=list)
 
 
@@ -73,7 +82,9 @@ def examine(
     channels: int = 3,
     among: Mapping[str, type[Adapter]] | None = None,
 ) -> Diagnosis:
-    """Build every method around a model; with an image size, also take one step on two random images.
+    """Recommend an adapter for a model, and build every method around it.
+
+    With an image size, also time the recommended adapter, and take one step of every method on two random images.
 
     Args:
         model: The model, or a Classifier.
@@ -94,6 +105,7 @@ def examine(
     images = None
     if image_size is not None:
         images = torch.rand(2, channels, image_size, image_size, generator=torch.Generator().manual_seed(0))
+    recommended, seconds = _recommend(classifier, images)
     found = classifier.head_name is not None and (images is None or _head_works(classifier, images))
     return Diagnosis(
         model=type(classifier.model).__name__,
@@ -102,8 +114,25 @@ def examine(
         num_classes=classifier.num_classes if found else None,
         num_features=classifier.num_features if found else None,
         norms=dict(kinds),
+        recommended=recommended,
+        seconds=seconds,
         methods=[_report(name, cls, classifier, images) for name, cls in sorted(chosen.items())],
     )
+
+
+def _recommend(classifier: Classifier, images: torch.Tensor | None) -> tuple[Recommendation | None, dict[int, float]]:
+    """Return the recommendation and how long its steps take, unless the model does not work with it."""
+    try:
+        advice = recommend(classifier)
+        adapter = adapt(classifier)
+        sizes = () if images is None else TIMED
+        seconds = {}
+        for size in sizes:
+            assert images is not None
+            seconds[size] = seconds_per_step(adapter, images[:1].expand(size, -1, -1, -1))
+    except (Exception, SystemExit):  # noqa: BLE001, the user's code may raise anything; each method reports it
+        return None, {}
+    return advice, seconds
 
 
 def _head_works(classifier: Classifier, images: torch.Tensor) -> bool:

@@ -15,6 +15,7 @@ from ctta.cli.names import check_names
 from ctta.cli.options import parse_names
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from torch import nn
 
     from ctta.doctor import Diagnosis
@@ -32,13 +33,17 @@ def doctor(
     methods: options.Methods = None,
     image_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Also take one step of every method on two random images of this height and width."),
+        typer.Option(
+            min=1,
+            help="Also time the recommended adapter, and take one step of every method, on random images of this "
+            "height and width.",
+        ),
     ] = None,
     channels: Annotated[int, typer.Option(min=1, help="Channels of those images.")] = 3,
     device: options.Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what each method would do with a model: head, norm layers, trained parameters, smallest batch, memory."""
+    """Recommend an adapter for a model, and show what each method would do with it."""
     names = parse_names(methods or ())
     check_names(names, None)
     from ctta._system.device import choose_device  # noqa: PLC0415 - help and usage errors must not import torch
@@ -81,6 +86,7 @@ def _print(diagnosis: Diagnosis) -> None:
     norms = ", ".join(f"{count} {kind}" for kind, count in diagnosis.norms.items()) or "none"
     console.print(f"{diagnosis.model}: {diagnosis.parameters:,} parameters", highlight=False)
     console.print(f"head: {head}\nnorm layers: {norms}\n", highlight=False)
+    _print_recommendation(console, diagnosis)
     table = Table("method", "trains", "smallest batch", "memory", "passes", "source data", box=None, pad_edge=False)
     for report in diagnosis.methods:
         if report.refusal is None:
@@ -102,3 +108,18 @@ def _print(diagnosis: Diagnosis) -> None:
     refused = [report for report in diagnosis.methods if report.refusal is not None]
     for report in refused:
         console.print(f"{report.name} cannot adapt it: {report.refusal}", highlight=False, markup=False)
+
+
+def _print_recommendation(console: Console, diagnosis: Diagnosis) -> None:
+    advice = diagnosis.recommended
+    if advice is None:
+        return
+    arguments = "".join(f", {name}={value!r}" for name, value in advice.arguments.items())
+    method = "" if advice.method == "trio" else f', method="{advice.method}"'
+    console.print(f"recommended: ctta.adapt(net{method}{arguments})", highlight=False, markup=False)
+    for reason in advice.reasons:
+        console.print(f"  {reason}", highlight=False, markup=False)
+    if diagnosis.seconds:
+        steps = ", ".join(f"{1000 * taken:.0f} ms for {size}" for size, taken in diagnosis.seconds.items())
+        console.print(f"  A step on this machine, by images in the batch: {steps}.", highlight=False)
+    console.print()

@@ -10,7 +10,16 @@ from torch import nn
 from ctta.adapter import Adapter
 
 #: Facts about a method that are attributes of its class.
-_FACTS = ("learns", "uses_batch_statistics", "trains", "predicts_first", "logits_are", "passes", "answers_with")
+_FACTS = (
+    "learns",
+    "uses_batch_statistics",
+    "trains",
+    "predicts_first",
+    "logits_are",
+    "passes",
+    "answers_with",
+    "mirrored",
+)
 
 
 class Facade(Adapter):

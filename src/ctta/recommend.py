@@ -1,0 +1,136 @@
+"""Recommend an adapter for a network, and build it in one call."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ctta.adapter import Adapter
+from ctta.classifier import Classifier
+from ctta.errors import ParameterError
+from ctta.guarded import Guarded
+from ctta.norms import batch_norms, norm_layers
+from ctta.registry import get_method
+
+logger = logging.getLogger("ctta")
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A method with its arguments for one network, and why.
+
+    Args:
+        method: Name of the method.
+        arguments: Its arguments, as far as they differ from the defaults.
+        reasons: A sentence for each choice.
+    """
+
+    method: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+
+
+def recommend(model: nn.Module) -> Recommendation:
+    """Recommend a method for a network, by what the network consists of.
+
+    Args:
+        model: The source model, or a `Classifier` around it.
+
+    Example:
+        >>> from ctta.recommend import recommend
+        >>> from ctta.testing.models import bn_cnn
+        >>> recommend(bn_cnn()).method
+        'trio'
+    """
+    classifier = model if isinstance(model, Classifier) else Classifier(model)
+    has_batch_norms, has_norms = bool(batch_norms(classifier.model)), bool(norm_layers(classifier.model))
+    if classifier.head_name is None and has_norms:
+        return Recommendation(
+            "tent",
+            {"statistics": "auto"} if has_batch_norms else {"lr": 1e-4},
+            (
+                "Tent, because no linear head was found; name it with Classifier(net, head=...), and Trio can be used.",
+                _STATISTICS if has_batch_norms else "A low learning rate, because nothing holds Tent back.",
+            ),
+        )
+    reasons = ["Trio, the most accurate method for its cost in our measurements (docs/results.md)."]
+    reasons.append(
+        _STATISTICS if has_batch_norms else "No batch norm: any batch size works, and statistics do not count."
+    )
+    reasons.append("It assumes that a mirrored image keeps its class; if not, pass mirror=False.")
+    return Recommendation("trio", {}, tuple(reasons))
+
+
+_STATISTICS = (
+    'statistics="auto": batch norms blend batch and source statistics by the shift they see, so that small batches, '
+    "single images and batches of few classes work."
+)
+
+
+def adapt(
+    net: nn.Module,
+    *,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    method: str | None = None,
+    guard: bool = True,
+    **arguments: Any,
+) -> Adapter:
+    """Return the recommended adapter for a network: it predicts for each batch, then learns from it.
+
+    The choices and their reasons are logged with the logger "ctta", at level INFO. ``ctta doctor`` shows the same
+    recommendation.
+
+    Args:
+        net: The classifier, a module that maps images to logits, or a `Classifier` around it. It is not changed.
+        mean: Mean of each channel, if the network expects normalised images.
+        std: Standard deviation of each channel.
+        method: Name of another method. The default is chosen by what the network consists of.
+        guard: Wrap the adapter in `Guarded`, which stops harmful learning.
+        arguments: Arguments of the method, such as ``mirror=False``, ``lr`` or ``statistics``.
+
+    Example:
+        >>> import torch, ctta
+        >>> from ctta.testing.models import bn_cnn
+        >>> model = ctta.adapt(bn_cnn(), mean=[0.5] * 3, std=[0.25] * 3)
+        >>> model(torch.rand(1, 3, 16, 16)).shape  # images in [0, 1], in batches of any size
+        torch.Size([1, 10])
+    """
+    if isinstance(net, Classifier) and mean is not None:
+        raise ParameterError("The Classifier already has its mean and std. Leave them out, or pass the network itself.")
+    classifier = net if isinstance(net, Classifier) else Classifier(net, mean=mean, std=std)
+    advice = recommend(classifier)
+    chosen = method or advice.method
+    own = advice.arguments if chosen == advice.method else {}
+    adapter: Adapter = get_method(chosen)(classifier, **{**own, **arguments})
+    for reason in advice.reasons if chosen == advice.method else ():
+        logger.info("%s", reason)
+    layout = "channels_last" if adapter._layout is torch.channels_last else "contiguous"
+    logger.info("Computing in %s, memory layout %s.", adapter.precision, layout)
+    if not guard or not adapter.learns:
+        return adapter
+    logger.info("Guarded against harmful learning; pass guard=False to switch it off.")
+    return Guarded(adapter)
+
+
+def seconds_per_step(adapter: Adapter, x: Tensor, *, repeats: int = 1) -> float:
+    """Measure how long a step takes on this machine: the median after one step to warm up.
+
+    Args:
+        adapter: The adapter, which learns from the batch.
+        x: Images (N, C, H, W) in [0, 1].
+        repeats: Number of steps to measure.
+    """
+    adapter.step(x)
+    taken = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        adapter.step(x)
+        taken.append(time.perf_counter() - began)
+    return sorted(taken)[len(taken) // 2]

@@ -1,0 +1,79 @@
+"""ctta.adapt and the recommendation behind it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ctta
+from ctta.doctor import examine
+from ctta.errors import ParameterError
+from ctta.recommend import recommend
+from ctta.testing.models import bn_cnn, ln_vit
+from ctta.testing.task import drifting_images
+
+
+class NoHead(nn.Module):
+    """A network whose logits are the mean of a convolution: it has norm layers, but no linear head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.conv = nn.BatchNorm2d(3), nn.Conv2d(3, 10, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(self.norm(x)).mean((2, 3))
+
+
+@pytest.mark.parametrize("build", [bn_cnn, ln_vit])
+@pytest.mark.parametrize("images", [1, 8])
+def test_one_call_gives_an_adapter_that_predicts_and_learns_from_batches_of_any_size(build, images: int) -> None:  # type: ignore[no-untyped-def]
+    net = build()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    model = ctta.adapt(net)
+    x = drifting_images(images)
+    assert model(x).shape == (images, 10) and model.steps == 1
+    assert isinstance(model, ctta.Guarded) and isinstance(model.inner, ctta.Trio)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_mean_and_std_are_those_of_the_classifier() -> None:
+    mean, std = [0.5, 0.4, 0.3], [0.2, 0.25, 0.3]
+    net, x = bn_cnn(), drifting_images(4)
+    expected = ctta.Guarded(ctta.Trio(ctta.Classifier(net, mean=mean, std=std)))(x)
+    assert torch.equal(ctta.adapt(net, mean=mean, std=std)(x), expected)
+    with pytest.raises(ParameterError, match="already has its mean and std"):
+        ctta.adapt(ctta.Classifier(net, mean=mean, std=std), mean=mean, std=std)
+
+
+def test_every_choice_can_be_overridden() -> None:
+    model = ctta.adapt(bn_cnn(), guard=False, mirror=False, statistics="prior:16", lr=1e-4)
+    assert isinstance(model, ctta.Trio)
+    assert (model.mirror, model.statistics, model.lr) == (False, "prior:16", 1e-4)
+    assert isinstance(ctta.adapt(bn_cnn(), method="tent", guard=False), ctta.Tent)
+    assert isinstance(ctta.adapt(bn_cnn(), method="bn"), ctta.BN)  # nothing to guard: it does not learn
+    with pytest.raises(TypeError, match="mirrow"):
+        ctta.adapt(bn_cnn(), mirrow=False)
+
+
+def test_a_network_without_a_linear_head_gets_a_method_that_needs_none() -> None:
+    advice = recommend(NoHead())
+    assert advice.method == "tent" and "Classifier(net, head=...)" in advice.reasons[0]
+    model = ctta.adapt(NoHead(), guard=False)
+    assert isinstance(model, ctta.Tent) and model.statistics == "auto:0.45"
+
+
+def test_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="ctta"):
+        ctta.adapt(bn_cnn())
+    for expected in ("Trio", 'statistics="auto"', "mirror=False", "fp32", "guard=False"):
+        assert expected in caplog.text
+
+
+def test_the_doctor_gives_the_same_recommendation_with_the_time_of_a_step() -> None:
+    diagnosis = examine(bn_cnn(), image_size=16, among={"trio": ctta.Trio})
+    assert diagnosis.recommended == recommend(bn_cnn())
+    assert set(diagnosis.seconds) == {1, 16} and all(taken > 0 for taken in diagnosis.seconds.values())
+    assert examine(bn_cnn(), among={"trio": ctta.Trio}).seconds == {}
