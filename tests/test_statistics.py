@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 import ctta
-from ctta.batch_norm import normalise_exactly
+from ctta._adapter.recent_classes import concentration, with_batch
+from ctta.batch_norm import normalise_exactly, tell_concentration
 from ctta.errors import BatchTooSmall, ParameterError
 from ctta.methods._parts.rotta import RobustBN
 from ctta.norms import batch_norms, choose_statistics, use_batch_statistics
@@ -58,13 +59,15 @@ def images(shape: tuple[int, ...]) -> Tensor:
     return x.to(memory_format=torch.channels_last) if len(shape) == 4 else x
 
 
-def naive_auto(divergences: list[float], images: int) -> float:
+def naive_auto(divergences: list[float], images: int, concentration: float = 0.0) -> float:
     """The share of the batch in the last of some layers, from the divergences of all of them."""
     total = 0.0
     for kl in divergences:
         total += math.sqrt(max(kl - 0.05 / images, 0.0))
     shift = (total / len(divergences)) ** 2
-    return 0.45 * shift**3 / (shift**3 + 0.01**3) * images / (images + 0.5)
+    gate = shift**3 / (shift**3 + 0.0144**3)
+    doubt = 1 - (1 - concentration) * images / (images + 16)
+    return 0.45 * (1 - doubt + doubt * gate) * images / (images + 0.5)
 
 
 def naive_moments(x: Tensor, source: list[tuple[float, float]], statistics: Statistics) -> list[tuple[float, float]]:
@@ -446,17 +449,65 @@ def test_every_pass_and_every_copy_of_a_network_measures_the_shift_anew() -> Non
     assert torch.equal(copied(x), expected)
 
 
-def test_automatic_statistics_are_those_of_the_source_without_a_shift_and_a_blend_under_one() -> None:
-    generator = torch.Generator().manual_seed(0)
-    layer: Any = nn.BatchNorm2d(4).eval()
+@pytest.mark.parametrize(("concentration", "gain", "expected"), [(0.0, 1.0, 0.36), (1.0, 1.0, 0.0), (1.0, 3.0, 0.45)])
+def test_only_few_classes_without_a_shift_make_automatic_statistics_keep_to_the_source(
+    concentration: float, gain: float, expected: float
+) -> None:
+    """64 of 80 count against doubt: 0.8 of 0.45 without a shift; all of it under one."""
+    layer: Any = nn.BatchNorm2d(4).double().eval()
     choose_statistics(layer, Auto())
     use_batch_statistics(layer)
-    drawn = torch.randn(64, 4, 8, 8, generator=generator)
+    drawn = torch.randn(64, 4, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     var, mean = torch.var_mean(drawn, (0, 2, 3), keepdim=True, correction=0)
-    familiar = (drawn - mean) / var.sqrt()
-    torch.testing.assert_close(layer(familiar), familiar, rtol=0, atol=1e-3)
-    shifted = layer(3 * familiar + 2)
-    # 64 / 64.5 of 0.45 of the way from a mean of 0 and a variance of 1 to a mean of 2 and a variance of 9.
-    share = 0.45 * 64 / 64.5
-    expected = (3 * familiar + 2 - 2 * share) / math.sqrt(1 + 8 * share)
-    torch.testing.assert_close(shifted, expected, rtol=0, atol=0.02)
+    # A mean of 0.05, which is no shift to speak of, and a standard deviation of 1 or 3.
+    x = gain * (drawn - mean) / var.sqrt() + 0.05
+    tell_concentration(layer, concentration)
+    share = expected * 64 / 64.5
+    wanted = (x - 0.05 * share) / math.sqrt(1 - share + share * gain**2 + 1e-5)
+    torch.testing.assert_close(layer(x), wanted, rtol=0, atol=1e-3)
+
+
+def naive_concentration(batches: list[list[int]], classes: int) -> float:
+    """From a list of predicted classes with a weight for each image, by a loop over all pairs."""
+    weighted: list[tuple[int, float]] = []
+    prior = 1.0
+    for batch in batches:
+        rate = len(batch) / (len(batch) + 16)
+        weighted = [(c, (1 - rate) * w) for c, w in weighted] + [(c, rate / len(batch)) for c in batch]
+        prior *= 1 - rate
+    # The start counts as very many images with all classes equally often.
+    same = pairs = 0.0
+    for i, (c, w) in enumerate(weighted):
+        for j, (d, v) in enumerate(weighted):
+            pairs += w * v * (i != j)
+            same += w * v * (i != j and c == d)
+    same += (prior**2 + 2 * prior * (1 - prior)) / classes
+    pairs += prior**2 + 2 * prior * (1 - prior)
+    return min(max((classes * same / pairs - 1.1) / 0.4, 0.0), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [([[0, 1, 2, 3] * 8], 0.0), ([[0, 1, 2, 3] * 8, [1] * 32], 1.0), ([[0, 0, 1, 2, 3, 3, 0, 1] * 4, [2], [0]], None)],
+)
+def test_the_concentration_compares_pairs_of_recent_predictions(
+    batches: list[list[int]], expected: float | None
+) -> None:
+    recent = None
+    for batch in batches:
+        recent = with_batch(recent, nn.functional.one_hot(torch.tensor(batch), 4).double())
+    found = concentration(recent)
+    assert found == pytest.approx(naive_concentration(batches, 4), abs=1e-5)
+    assert found == pytest.approx(expected if expected is not None else found)
+
+
+def test_an_adapter_remembers_its_predictions_only_if_its_statistics_follow_them() -> None:
+    x = drifting_images(8)
+    automatic, fixed = ctta.Tent(bn_cnn(), statistics="auto"), ctta.Tent(bn_cnn(), statistics="share:0.4")
+    for adapter in (automatic, fixed):
+        adapter.predict(x)
+        assert adapter.recent_classes is None
+        adapter(x)
+    assert fixed.recent_classes is None and automatic.recent_classes is not None
+    automatic.reset()
+    assert automatic.recent_classes is None

@@ -99,6 +99,8 @@ class Adapter(CheckedArguments, BatchPart):
         chosen = as_statistics(statistics)
         self.statistics = short_form(chosen)
         self._keeps_statistics = chosen.keeps_state
+        self._follows_predictions = chosen.follows_predictions
+        self.register_buffer("recent_classes", None)
         check_bounds(self, lr=(0, 1e3), momentum=(0, 1), window=(2, math.inf), reset_every=(1, math.inf))
 
         source = model if isinstance(model, Classifier) else Classifier(model)

@@ -58,9 +58,14 @@ def convert(layer: _BatchNorm) -> None:
 
 
 class Pass:
-    """What the layers of a network have measured in the current forward pass."""
+    """What the layers of a network have measured in the current forward pass.
+
+    Attributes:
+        concentration: How few classes the recent predictions hold, from 0 to 1.
+    """
 
     def __init__(self) -> None:
+        self.concentration = 0.0
         self._measured: dict[int, Tensor] = {}
 
     def add(self, position: int, value: Tensor) -> tuple[Tensor, ...]:
@@ -86,6 +91,19 @@ def share_pass(layers: Iterable[_BatchNorm]) -> None:
     for position, layer in enumerate(layers):
         vars(layer)["current_pass"] = current
         vars(layer)["position"] = position
+
+
+def tell_concentration(network: nn.Module, concentration: float) -> None:
+    """Tell all layers how few classes the recent predictions hold.
+
+    Args:
+        network: The network, or a module that contains several.
+        concentration: From 0 for about all classes to 1 for clearly fewer.
+    """
+    for layer in network.modules():
+        current = vars(layer).get("current_pass")
+        if isinstance(current, Pass):
+            current.concentration = concentration
 
 
 def copy_statistics(network: nn.Module, target: nn.Module) -> None:
@@ -315,7 +333,9 @@ def _blend(layer: Any, x: Tensor, batch: Moments) -> Moments:
     seen = Seen(batch, _source(layer), x.shape[0], values, layer.eps, _state(layer))
     own = statistics.measure(seen)
     if own is not None:
-        seen = replace(seen, measured=layer.current_pass.add(layer.position, own.detach()))
+        current: Pass = layer.current_pass
+        measured = current.add(layer.position, own.detach())
+        seen = replace(seen, measured=measured, concentration=current.concentration)
     if vars(layer).get("noting", False) and "noted" not in vars(layer):
         vars(layer)["noted"] = {name: value.detach() for name, value in statistics.next_state(seen).items()}
     return statistics.blend(seen)

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from ctta._adapter.answer import finish
 from ctta._adapter.method import Learning, MethodPart, Step, _NonFiniteStep
+from ctta._adapter.recent_classes import concentration, with_batch
 from ctta._checks.images import check_images
-from ctta.batch_norm import noting, statistics_of
+from ctta.batch_norm import noting, statistics_of, tell_concentration
 from ctta.errors import BatchTooSmall, InferenceMode, NonFiniteImages, NotTraceable
 from ctta.functional import diversity
 from ctta.norms import batch_norms, source_statistics_where_single
@@ -25,6 +26,8 @@ class BatchPart(MethodPart):
     reset_every: int | None
     _layout: torch.memory_format
     _keeps_statistics: bool
+    _follows_predictions: bool
+    recent_classes: Tensor | None
 
     @property
     def smallest_batch(self) -> int:
@@ -92,6 +95,7 @@ class BatchPart(MethodPart):
         if self.reset_every is not None and self.steps and self.steps % self.reset_every == 0:
             self.restore()
         logits, step = None, None
+        self._tell_networks()
         try:
             with noting(self) if self._keeps_statistics else nullcontext():
                 work = self.adapt(x)
@@ -112,12 +116,19 @@ class BatchPart(MethodPart):
             yield logits
         step = step or Step(logits, log={"skipped": 1.0})
         self.steps += 1
+        if self._follows_predictions:
+            self.recent_classes = with_batch(self.recent_classes, step.logits)
         return Step(step.logits, step.loss, {**step.log, "diversity": diversity(step.logits).item()})
 
     @torch.no_grad()
     def _answer(self, x: Tensor) -> Tensor:
         self._refuse_too_small(x)
+        self._tell_networks()
         return self.answer(x)
+
+    def _tell_networks(self) -> None:
+        if self._follows_predictions:
+            tell_concentration(self, concentration(self.recent_classes))
 
     def _refuse_too_small(self, x: Tensor) -> None:
         if len(x) < self.smallest_batch:
@@ -139,6 +150,7 @@ class BatchPart(MethodPart):
     @torch.no_grad()
     def _answer_newest(self, held: Tensor, newest: int) -> Tensor:
         """Predict for the last images of a window; batch norms take their statistics from the whole window."""
+        self._tell_networks()
         alone = all(isinstance(statistics, Source) for statistics in self._chosen_statistics())
         if alone and not self.predicts_batch_together:
             return self.answer(held[-newest:])

@@ -151,9 +151,9 @@ class Guarded(Facade):
         """
         window = self.inner._window
         if window is None:
-            return self.reference.predict(x, len(x))
+            return self.reference.predict(x, len(x), self.inner.recent_classes)
         held = window.images if pushed and window.images is not None else window.seen_with(x)
-        return self.reference.predict(held, len(x))
+        return self.reference.predict(held, len(x), self.inner.recent_classes)
 
     def freeze(self) -> Frozen:
         """Return a plain module that predicts as the guarded adapter does now."""

@@ -160,24 +160,26 @@ class Moving(_Short):
 
 @dataclass(frozen=True)
 class Auto(_Short):
-    """Use the source until the layers see a shift, then up to ``most`` of the batch. Short form: ``auto``.
+    """Blend batch and source, but keep to the source if a batch holds few classes or images and shows no shift.
 
-    A blend with 40 to 50 % of the batch is close to the best choice under any clear shift, for large and small batches
-    and for classes in any order. Without a shift it is harmful if a batch holds few classes, and useless if not. So the
-    share follows the shift, which is measured as the divergence of `Misfit`. That of a single deep layer says more
-    about the classes in the batch than about the shift; the mean over all layers so far says less about them.
+    Short form: ``auto``. A little less than half of the batch is close to the best choice for large batches of mixed
+    classes, with a shift or without one. If a batch holds few images or few classes, it is as good under a clear shift,
+    but without one the source is far better. Two numbers tell these cases apart without labels: how concentrated recent
+    predictions are on few classes, c, and the shift, m. The shift is the divergence of `Misfit`. That of a single deep
+    layer says more about the classes in the batch than about the shift; the mean over the layers so far does not.
 
-    With m the mean over the layers so far of the square root of (divergence - 0.05 / n), and n images in the batch, the
-    share is most * gate * n / (n + 1/2), where gate = m^6 / (m^6 + 0.1^6). The 0.05 / n is about the divergence of
-    small batches without any shift.
+    With n images in a batch, c' = 1 - (1 - c) n / (n + 16), m the mean of the square roots of (divergence - 0.05 / n)
+    and g = m^6 / (m^6 + 0.12^6), the share of the batch is most * (1 - c' + c' g) * n / (n + 1/2). The 0.05 / n is
+    about the divergence of small batches without any shift.
 
     Args:
-        most: The share of a large batch under a strong shift.
+        most: The share of a large batch under a clear shift.
     """
 
     most: float = 0.45
 
     name: ClassVar[str] = "auto"
+    follows_predictions: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._require(0, 1)
@@ -187,6 +189,8 @@ class Auto(_Short):
         return (seen.divergence() - 0.05 / seen.images).clamp(min=0).sqrt()
 
     def share(self, seen: Seen) -> Tensor:
-        """Return the share of the batch for the shift that the layers so far have seen."""
+        """Return the share of the batch, for the classes in it and the shift that the layers so far have seen."""
         shift = torch.stack(list(seen.measured)).mean() ** 6
-        return self.most * shift / (shift + 0.1**6) * (seen.images / (seen.images + 0.5))
+        gate = shift / (shift + 0.12**6)
+        doubt = 1 - (1 - seen.concentration) * seen.images / (seen.images + 16)
+        return self.most * (1 - doubt + doubt * gate) * (seen.images / (seen.images + 0.5))
