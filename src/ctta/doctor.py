@@ -71,7 +71,7 @@ class Diagnosis:
     num_features: int | None
     norms: dict[str, int]
     recommended: Recommendation | None = None
-    seconds: dict[int, float] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict, compare=False)
     methods: list[MethodReport] = field(default_factory=list)
 
 

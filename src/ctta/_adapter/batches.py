@@ -114,9 +114,10 @@ class BatchPart(MethodPart):
         if logits is None:
             logits = self._answer(x) if step is None else step.logits
             yield logits
-        step = step or Step(logits, log={"skipped": 1.0})
         self.steps += 1
-        if self._follows_predictions:
+        if step is None:
+            step = Step(logits, log={"skipped": 1.0})
+        elif self._follows_predictions:
             self.recent_classes = with_batch(self.recent_classes, step.logits)
         return Step(step.logits, step.loss, {**step.log, "diversity": diversity(step.logits).item()})
 
