@@ -89,10 +89,22 @@ def naive_moments(x: Tensor, source: list[tuple[float, float]], statistics: Stat
         "Moving": 0.05,
         "Auto": naive_auto([kl], len(x)),
     }[type(statistics).__name__]
+    var = naive_auto_var if isinstance(statistics, Auto) else naive_var
     return [
-        (share * m + (1 - share) * source_m, share * v + (1 - share) * source_v)
+        (share * m + (1 - share) * source_m, var(share, v, source_v))
         for (m, v), (source_m, source_v) in zip(found, source, strict=True)
     ]
+
+
+def naive_var(share: float, batch: float, source: float) -> float:
+    return share * batch + (1 - share) * source
+
+
+def naive_auto_var(share: float, batch: float, source: float) -> float:
+    batch, source = batch + 1e-5, source + 1e-5
+    if batch > source:
+        return naive_var(share, batch, source) - 1e-5
+    return math.exp(share * math.log(batch) + (1 - share) * math.log(source)) - 1e-5
 
 
 def source_of(layer: Any) -> list[tuple[float, float]]:
@@ -429,7 +441,7 @@ def naive_chain(chain: Chain, x: Tensor) -> Tensor:
         divergences.append(kl)
         share = naive_auto(divergences, len(x))
         x = naive_output(
-            x, layer, [(share * m + (1 - share) * n, share * v + (1 - share) * w) for m, v, n, w in moments]
+            x, layer, [(share * m + (1 - share) * n, naive_auto_var(share, v, w)) for m, v, n, w in moments]
         )
     return x
 

@@ -172,6 +172,9 @@ class Auto(_Short):
     and g = m^6 / (m^6 + 0.12^6), the share of the batch is most * (1 - c' + c' g) * n / (n + 1/2). The 0.05 / n is
     about the divergence of small batches without any shift.
 
+    A variance smaller than the source's is blended by its logarithm: in the plain mean of the two, a batch whose
+    contrast is a tenth of the source's would hardly count.
+
     Args:
         most: The share of a large batch under a clear shift.
     """
@@ -194,3 +197,11 @@ class Auto(_Short):
         gate = shift / (shift + 0.12**6)
         doubt = 1 - (1 - seen.concentration) * seen.images / (seen.images + 16)
         return self.most * (1 - doubt + doubt * gate) * (seen.images / (seen.images + 0.5))
+
+    def blend(self, seen: Seen) -> Moments:
+        """Return the statistics to normalise with."""
+        share = self.share(seen)
+        source_var = seen.source.var + seen.eps
+        ratio = (seen.batch.var + seen.eps) / source_var
+        var = source_var * torch.where(ratio > 1, 1 + share * (ratio - 1), ratio**share) - seen.eps
+        return Moments(torch.lerp(seen.source.mean, seen.batch.mean, share), var)
