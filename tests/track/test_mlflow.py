@@ -87,9 +87,7 @@ def test_numbers_can_be_read_while_the_run_goes_on(
     assert seen == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_resumed_run_continues_under_its_id_and_has_every_step_once(
-    tmp_path: Path, folder: Path, track: Any
-) -> None:
+def test_a_resumed_run_continues_under_its_id_and_has_every_step_once(tmp_path: Path, folder: Path, track: Any) -> None:
     # No checkpoint is saved: the resumed run computes steps that are tracked already.
     with pytest.raises(Interrupted):
         execute(change_job(JOB, track=track), tmp_path, save_every=3600.0, progress=interrupt_at(4))

@@ -11,8 +11,9 @@ from ctta.bench.jobs import execute
 from ctta.bench.record import Record
 from ctta.track import Target
 from jobs import change_job
+from running import wait_for
 from track.tracking import JOB, Interrupted, Numbers, interrupt_at, logged, results
-from track.wandb_files import exit_code, history, updates
+from track.wandb_files import exit_codes, history, updates
 
 pytestmark = [pytest.mark.track, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -28,8 +29,9 @@ def track(folder: Path) -> tuple[Target, ...]:
 
 
 def file_of(folder: Path) -> Path:
-    """The file of the only run."""
+    """The file of the only run, once it has ended."""
     (file,) = folder.glob("wandb/offline-run-*/run-*.wandb")
+    wait_for(lambda: bool(exit_codes(file)))  # another process writes it
     return file
 
 
@@ -44,7 +46,7 @@ def numbers(file: Path) -> Numbers:
 
 def check(folder: Path, record: Record, runs: Path) -> None:
     file = file_of(folder)
-    assert file.name == f"run-{record.address}.wandb" and exit_code(file) == 0
+    assert file.name == f"run-{record.address}.wandb" and exit_codes(file) == [0]
     assert numbers(file) == logged(record, runs)
     summary = updates(file, "summary")
     assert {name: summary[name] for name in results(record, runs)} == {
@@ -66,7 +68,7 @@ def test_an_interrupted_run_has_every_step_once(tmp_path: Path, folder: Path, tr
     with pytest.raises(Interrupted):
         execute(change_job(JOB, track=track), tmp_path, save_every=0.0, progress=interrupt_at(4))
     file = file_of(folder)
-    assert [step for step, _ in numbers(file)["step/error"]] == [0, 1, 2, 3, 4] and exit_code(file) == 1
+    assert [step for step, _ in numbers(file)["step/error"]] == [0, 1, 2, 3, 4] and exit_codes(file) == [1]
     record = execute(change_job(JOB, track=track), tmp_path)
     check(folder, record, tmp_path)
 

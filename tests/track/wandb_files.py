@@ -26,6 +26,8 @@ def records(path: Path) -> Iterator[Any]:
             position += left
             continue
         _, length, kind = struct.unpack("<IHB", data[position : position + 7])
+        if position + 7 + length > len(data):  # still being written
+            return
         parts += data[position + 7 : position + 7 + length]
         position += 7 + length
         if kind in (_FULL, _LAST):
@@ -57,7 +59,6 @@ def updates(path: Path, kind: str) -> dict[str, Any]:
     return found
 
 
-def exit_code(path: Path) -> int:
-    """The exit code with which the run ended."""
-    (code,) = [record.exit.exit_code for record in records(path) if record.WhichOneof("record_type") == "exit"]
-    return int(code)
+def exit_codes(path: Path) -> list[int]:
+    """The exit code with which the run ended; empty until wandb's own process has written it."""
+    return [record.exit.exit_code for record in records(path) if record.WhichOneof("record_type") == "exit"]

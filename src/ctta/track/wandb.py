@@ -25,7 +25,7 @@ def open_run(directory: Path, run: RunName) -> WandbRun:
     import wandb  # noqa: PLC0415, an extra
 
     for older in directory.glob(f"wandb/offline-run-*-{run.key}"):
-        shutil.rmtree(older)
+        shutil.rmtree(older, ignore_errors=True)
     started = wandb.init(
         project=re.sub(r"[^\w.-]+", "-", run.group),
         id=run.key,
