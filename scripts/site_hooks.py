@@ -8,9 +8,10 @@ and fails the strict build.
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import tomllib
 
 from docgen.equations import draw_equations
 
