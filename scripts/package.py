@@ -55,18 +55,12 @@ def check_contents(source: str) -> None:
     """
     with tarfile.open(source) as content:
         names = {name.partition("/")[2] for name in content.getnames()}
-    missing = {
-        "src/ctta/__init__.py",
-        "src/ctta/data/methods.json",
-        "pyproject.toml",
-        "hatch_build.py",
-        "LICENSE",
-    } - names
+    needed = {"src/ctta/__init__.py", "src/ctta/data/methods.json", "pyproject.toml", "hatch_build.py", "LICENSE"}
     # Build back ends always add the .gitignore that they read.
     unwanted = {name for name in names if name.startswith((".", "tests", "docs/results/")) and name != ".gitignore"}
     unwanted |= {name for name in names if name.endswith((".npz", ".jsonl", ".gz", ".pyc"))}
-    if missing or unwanted:
-        sys.exit(f"{Path(source).name} lacks {sorted(missing)} and must not have {sorted(unwanted)[:10]}")
+    if needed - names or unwanted:
+        sys.exit(f"{Path(source).name} lacks {sorted(needed - names)} and must not have {sorted(unwanted)[:10]}")
 
 
 def try_out(wheel: str, folder: Path) -> None:

@@ -35,9 +35,8 @@ def test_the_readme_on_pypi_has_no_relative_link() -> None:
 
 def test_only_one_file_names_the_repository() -> None:
     name = "/".join(site_hooks.repository().split("/")[-2:])
-    found = subprocess.run(
-        ["git", "grep", "--count", "--fixed-strings", name], cwd=ROOT, capture_output=True, text=True
-    )
+    command = ["git", "grep", "--count", "--fixed-strings", name]
+    found = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
     if found.returncode > 1:
         pytest.skip("this is not a git repository")
     assert found.stdout.splitlines() == ["pyproject.toml:1"]
