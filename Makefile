@@ -30,9 +30,9 @@ test-ray: .venv/.installed-ray
 test-serve: .venv/.installed-serve
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m serve
 
-# MLflow and Weights & Biases themselves, offline. In one process: two of them share the processors badly.
+# With MLflow and Weights & Biases themselves, offline.
 test-track: .venv/.installed-track
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m track
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m track
 
 # What Python 3.10 and 3.13 can check without a torch of their own.
 pythons: .venv/.installed
