@@ -100,6 +100,14 @@ def test_a_run_that_was_done_before_has_its_events_too_and_asking_again_doubles_
     check(run, record, tmp_path)
 
 
+def test_a_run_that_is_repeated_to_keep_its_model_has_every_step_once(tmp_path: Path, events: Path, track: Any) -> None:
+    job = change_job(JOB, method="bn")
+    record = execute(job, tmp_path)
+    execute(change_job(job, track=track, keep=True), tmp_path)
+    (run,) = events.iterdir()
+    check(run, record, tmp_path)
+
+
 def test_a_run_without_learning_has_no_loss(tmp_path: Path, events: Path, track: Any) -> None:
     record = execute(change_job(JOB, method="tent", learn=False, corruptions=("fog",), track=track), tmp_path)
     (run,) = events.iterdir()

@@ -35,6 +35,7 @@ class TrackedRun:
         self._folder = folder
         self._tracker: Tracker | None = None
         self._last: dict[str, int] = {}  # the last step of each domain
+        self._next = 0
         self._finished = False
 
     def __enter__(self) -> TrackedRun:
@@ -90,6 +91,9 @@ class TrackedRun:
         return tracker
 
     def _log(self, tracker: Tracker, log: StepFacts) -> None:
+        if log["index"] < self._next:  # a finished run is repeated to keep its model
+            return
+        self._next = log["index"] + 1
         self._last[log["domain"]] = log["index"]
         numbers = {
             f"step/{key}": float(value)
