@@ -4,7 +4,7 @@ INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 ISA_TESTS := tests/test_layout.py tests/test_conformance.py tests/nets/test_train_cifar.py \
   tests/contract/test_contract.py -k "not method_keeps or (not memory_is_flat and (dmse or tent or rmt))"
 
-.PHONY: demo test test-isa test-models test-ray test-serve pythons lowest hostile bench package docs lint check clean
+.PHONY: demo test test-isa test-models test-ray test-serve test-track pythons lowest hostile bench package docs lint check clean
 
 demo: .venv/.installed
 	$(BIN)/ctta demo
@@ -12,7 +12,7 @@ demo: .venv/.installed
 # One torch thread per worker: two-thread torch beside a busy neighbour is many times slower. A file stays with one
 # worker, so that its networks are trained and its fixtures made once.
 test: .venv/.installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not docs"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not track and not docs"
 
 # A short part of the tests with the instructions of older processors: oneDNN then takes other kernels.
 test-isa: .venv/.installed
@@ -30,13 +30,17 @@ test-ray: .venv/.installed-ray
 test-serve: .venv/.installed-serve
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m serve
 
+# With MLflow and Weights & Biases themselves, offline.
+test-track: .venv/.installed-track
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m track
+
 # What Python 3.10 and 3.13 can check without a torch of their own.
 pythons: .venv/.installed
 	$(BIN)/python scripts/pythons.py 3.10 3.13
 
 # The fast tests with the lowest versions that pyproject.toml allows.
 lowest: .venv-lowest/.installed
-	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not docs and not slow"
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not track and not docs and not slow"
 
 # Thousands of damaged files and killed runs: the long forms of tests/hostile; parts by `python -m hostile NAME`.
 hostile: .venv/.installed
@@ -63,7 +67,7 @@ lint: .venv/.installed
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 
-check: test test-isa test-models test-ray test-serve pythons package docs lint
+check: test test-isa test-models test-ray test-serve test-track pythons package docs lint
 
 clean:
 	rm -rf .venv .venv-* site .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -83,6 +87,10 @@ clean:
 
 .venv/.installed-serve: .venv/.installed
 	$(INSTALL) -e ".[dev,serve-test]"
+	touch $@
+
+.venv/.installed-track: .venv/.installed
+	$(INSTALL) -e ".[dev,track-test]"
 	touch $@
 
 .venv/.installed-docs: .venv/.installed

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import venv
 from pathlib import Path
@@ -40,8 +41,26 @@ def main() -> None:
         run(sys.executable, "-m", "build", "--outdir", str(built), str(ROOT))
         files = sorted(map(str, built.glob("ctta-*")))
         run(sys.executable, "-m", "twine", "check", "--strict", *files)
+        (source,) = (file for file in files if file.endswith(".tar.gz"))
+        check_contents(source)
         (wheel,) = (file for file in files if file.endswith(".whl"))
         try_out(wheel, folder)
+
+
+def check_contents(source: str) -> None:
+    """Check that a source package has everything that builds a wheel, and no record, vector or cache.
+
+    Args:
+        source: The source package.
+    """
+    with tarfile.open(source) as content:
+        names = {name.partition("/")[2] for name in content.getnames()}
+    needed = {"src/ctta/__init__.py", "src/ctta/data/methods.json", "pyproject.toml", "hatch_build.py", "LICENSE"}
+    # Build back ends always add the .gitignore that they read.
+    unwanted = {name for name in names if name.startswith((".", "tests", "docs/results/")) and name != ".gitignore"}
+    unwanted |= {name for name in names if name.endswith((".npz", ".jsonl", ".gz", ".pyc"))}
+    if needed - names or unwanted:
+        sys.exit(f"{Path(source).name} lacks {sorted(needed - names)} and must not have {sorted(unwanted)[:10]}")
 
 
 def try_out(wheel: str, folder: Path) -> None:

@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import tomllib
+
 from docgen.equations import draw_equations
 
 if TYPE_CHECKING:
@@ -24,17 +26,26 @@ _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\n]*)\]\((?P<path>[^)#\s:]+)(?P<anchor
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add the pages of the methods to the navigation, so that a new method need not be listed by hand.
+    """Add the address of the repository, and the pages of the methods, so that a new one need not be listed by hand.
 
     Args:
         config: The configuration of the site.
     """
+    config.extra["repository"] = repository()
+    link = {"icon": "fontawesome/brands/github", "link": repository(), "name": "ctta on GitHub"}
+    config.extra["social"] = [link]
     (methods,) = (entry["Methods"] for entry in config.nav or [] if "Methods" in entry)
     for path in sorted(Path(config.docs_dir, "methods").glob("*.md")):
         if path.name != "README.md":
             title = re.search(r"^# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
             methods.append({title[1] if title else path.stem: f"methods/{path.name}"})
     return config
+
+
+def repository() -> str:
+    """The address of the repository, which pyproject.toml names."""
+    content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return str(content["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"])
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -28,6 +28,8 @@ def test_a_method_loads_torch_and_no_other_heavy_package() -> None:
         "PIL",
         "ray",
         "tensorboard",
+        "mlflow",
+        "wandb",
         "torchvision",
         "timm",
         "transformers",

@@ -17,6 +17,7 @@ from cli.command import ctta as cli
 from ctta.bench.folder import read_record
 from ctta.errors import BadData, MissingData, ModelError, NotWeights, ParameterError, UnknownModel, UserCodeError
 from ctta.nets.by_name import load_model
+from ctta.track import Target
 from jobs import make_job
 from third_party import third_party
 
@@ -100,11 +101,13 @@ def test_a_toml_file_names_own_code_too(code: Path, tmp_path: Path) -> None:
 
 def test_a_job_for_another_machine_names_files_by_absolute_paths(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(code.parent)
-    job = make_job("mine.py:Calmer", "digits", "hf:nets/vit", data=Path("mine.npz"), tensorboard=Path("events"))
+    track = (Target("mlflow", Path("tracked")),)
+    job = make_job("mine.py:Calmer", "digits", "hf:nets/vit", data=Path("mine.npz"), track=track)
     there = job.with_absolute_paths()
     assert there.work.procedure.method == f"{code}:Calmer"
     assert there.work.inputs.model == f"hf:{code.parent / 'nets' / 'vit'}"
-    assert there.work.inputs.data == code.parent / "mine.npz" and there.options.tensorboard == code.parent / "events"
+    assert there.work.inputs.data == code.parent / "mine.npz"
+    assert there.options.track == (Target("mlflow", code.parent / "tracked"),)
     assert make_job("tent", "digits", "pkg.mod:net").with_absolute_paths().work.inputs.model == "pkg.mod:net"
 
 

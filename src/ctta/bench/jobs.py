@@ -21,10 +21,11 @@ from ctta.bench.prepare import (
 from ctta.bench.progress import RunStarted
 from ctta.bench.record import Record
 from ctta.bench.run import Run
-from ctta.bench.tensorboard import Events, require_tensorboard
-from ctta.bench.workload import Inputs, Procedure, Workload, absolute
+from ctta.bench.tracked_run import TrackedRun
+from ctta.bench.workload import Inputs, Procedure, Workload
 from ctta.datasets import get_dataset
 from ctta.nets.by_name import load_model
+from ctta.track import Target, check_targets
 
 __all__ = ["Inputs", "Job", "Procedure", "RunOptions", "Workload", "do", "execute", "measure_source"]
 
@@ -36,13 +37,13 @@ class RunOptions:
     Args:
         keep: Whether to keep the adapted model.
         command: Command line for the record.
-        tensorboard: Folder for TensorBoard events.
+        track: Where to track the run while it goes on.
         device: Where to compute; None means the best device of the machine that the job runs on.
     """
 
     keep: bool = False
     command: str = ""
-    tensorboard: Path | None = None
+    track: tuple[Target, ...] = ()
     device: str | None = None
 
 
@@ -71,7 +72,7 @@ class Job:
 
     def with_absolute_paths(self) -> Job:
         """Return the same job for use in any working directory."""
-        options = replace(self.options, tensorboard=absolute(self.options.tensorboard))
+        options = replace(self.options, track=tuple(target.absolute() for target in self.options.track))
         return Job(self.work.with_absolute_paths(), options)
 
     def execute(self, folder: Path, *, save_every: float = 30.0, progress: RunStarted | None = None) -> Record:
@@ -95,8 +96,7 @@ def execute(job: Job, folder: Path, *, save_every: float = 30.0, progress: RunSt
         progress: Called when steps are about to be computed.
     """
     work, options = job.work, job.options
-    if options.tensorboard is not None:
-        require_tensorboard()
+    check_targets(options.track)
     method_arguments(work)  # refuse invalid settings before anything large is read
     device = choose_device(options.device)
     dataset = get_dataset(work.inputs.stream)
@@ -111,11 +111,11 @@ def execute(job: Job, folder: Path, *, save_every: float = 30.0, progress: RunSt
         return build_adapter(work, model)
 
     run = Run(spec, build, model, stream, command=options.command, keep=options.keep)
-    if options.tensorboard is None:
+    if not options.track:
         return run.execute(folder, save_every=save_every, progress=progress)
-    with Events(options.tensorboard, spec, RunFolder(folder / spec.address)) as events:
-        record = run.execute(folder, save_every=save_every, progress=events.beside(progress))
-        events.end(record)
+    with TrackedRun(options.track, spec, RunFolder(folder / spec.address)) as tracked:
+        record = run.execute(folder, save_every=save_every, progress=tracked.beside(progress))
+        tracked.end(record)
     return record
 
 

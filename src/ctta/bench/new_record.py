@@ -51,7 +51,7 @@ def new_record(
         format=FORMAT,
         address=spec.address,
         spec=spec,
-        settings={name: _plain(value) for name, value in adapter.settings.items()},
+        settings=plain_settings(adapter),
         source_free=adapter.source_free,
         metric="error, percent of answers that are wrong",
         direction="lower is better",
@@ -103,6 +103,15 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         return next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def plain_settings(adapter: Adapter) -> dict[str, object]:
+    """The arguments of a method as its record holds them.
+
+    Args:
+        adapter: The method.
+    """
+    return {name: _plain(value) for name, value in adapter.settings.items()}
 
 
 def _plain(value: object) -> object:

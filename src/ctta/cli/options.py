@@ -13,6 +13,7 @@ import typer
 
 from ctta.cli.ray_option import HELP as RAY
 from ctta.errors import ParameterError
+from ctta.track import Target, parse_target
 
 OWN = "or your own as package.module:name or file.py:name"
 
@@ -65,7 +66,14 @@ Methods = Annotated[
 Images = Annotated[int | None, typer.Option(min=1, help="Images per domain.", show_default="all")]
 Workers = Annotated[int, typer.Option(min=1, help="Runs at the same time; above 1, each uses one torch thread.")]
 Ray = Annotated[str | None, typer.Option("--ray", metavar="[ADDRESS]", help=RAY)]
-Tensorboard = Annotated[Path | None, typer.Option(help="Write TensorBoard events to this folder while the runs go on.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SINK:DIR",
+        help="Send the numbers of every step to tensorboard:DIR, mlflow:DIR or wandb:DIR (offline). May be repeated.",
+    ),
+]
+Tensorboard = Annotated[Path | None, typer.Option(help="The same as --track tensorboard:DIR.")]
 SaveEvery = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")]
 Device = Annotated[
     str | None,
@@ -121,6 +129,19 @@ def parse_numbers(given: Sequence[str], option: str) -> tuple[int, ...]:
         return tuple(int(name) for name in parse_names(given))
     except ValueError:
         raise ParameterError(f"{option} takes integers separated by commas. Got {','.join(given)!r}.") from None
+
+
+def parse_targets(track: Sequence[str] | None, tensorboard: Path | None = None) -> tuple[Target, ...]:
+    """Parse the values of --track and --tensorboard.
+
+    Args:
+        track: The values of --track, if there are any.
+        tensorboard: The value of --tensorboard, if there is one.
+    """
+    targets = [parse_target(text) for text in track or ()]
+    if tensorboard is not None:
+        targets.append(Target("tensorboard", tensorboard))
+    return tuple(dict.fromkeys(targets))
 
 
 def parse_settings(pairs: list[str], option: str = "--set") -> dict[str, object]:

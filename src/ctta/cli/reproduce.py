@@ -13,7 +13,7 @@ import typer
 from ctta.cli import options
 from ctta.cli.command_line import command_line
 from ctta.cli.names import check_names
-from ctta.cli.options import parse_names, parse_seeds
+from ctta.cli.options import parse_names, parse_seeds, parse_targets
 from ctta.datasets import locate
 from ctta.errors import UnknownStream
 from ctta.paper.numbers import SETTINGS
@@ -50,6 +50,7 @@ def reproduce(
     workers: options.Workers = 1,
     ray: options.Ray = None,
     out: Annotated[Path, typer.Option(help="Folder of run records; figures go into figures/ below it.")] = Path("runs"),
+    track: options.Track = None,
     tensorboard: options.Tensorboard = None,
     save_every: options.SaveEvery = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
@@ -61,6 +62,7 @@ def reproduce(
     """
     names = parse_names(methods or ())
     check_names(names, model)
+    targets = parse_targets(track, tensorboard)
     if dataset not in SETTINGS:
         dataset, data = _own_data(dataset, data)
     from ctta.bench.executors import run_jobs  # noqa: PLC0415
@@ -90,7 +92,7 @@ def reproduce(
         inputs=inputs,
         methods=None if methods is None else frozenset(names),
         seeds=tuple(parse_seeds(seed or table.seeds)),
-        options=RunOptions(command=command_line(), tensorboard=tensorboard, device=device),
+        options=RunOptions(command=command_line(), track=targets, device=device),
     )
     planned = plan(table, request)
     jobs = planned.jobs

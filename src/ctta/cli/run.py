@@ -12,7 +12,7 @@ import typer
 from ctta.cli import options
 from ctta.cli.command_line import command_line
 from ctta.cli.names import check_names, default_model
-from ctta.cli.options import parse_names, parse_seeds, parse_settings
+from ctta.cli.options import parse_names, parse_seeds, parse_settings, parse_targets
 from ctta.datasets import DATASETS, get_dataset, locate
 from ctta.protocol import PROTOCOLS, get_protocol
 from ctta.registry import BUILT_IN
@@ -80,6 +80,7 @@ def run(
     ray: options.Ray = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the adapted model next to its record.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of run records.")] = Path("runs"),
+    track: options.Track = None,
     tensorboard: options.Tensorboard = None,
     save_every: options.SaveEvery = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON.")] = False,
@@ -90,6 +91,7 @@ def run(
     The method uses the settings published for the dataset (its recipe), changed by --set.
     """
     check_names([method], model)
+    targets = parse_targets(track, tensorboard)
     PROTOCOLS.check(protocol)
     stream, data = locate(stream, data)
     dataset = get_dataset(stream)
@@ -131,7 +133,7 @@ def run(
         batch_size=batch_size,
         learn=learn,
     )
-    how = RunOptions(keep=keep, command=command_line(), tensorboard=tensorboard, device=device)
+    how = RunOptions(keep=keep, command=command_line(), track=targets, device=device)
     job = Job(Workload(procedure, inputs), how)
     jobs = [job.with_seed(number) for number in parse_seeds(seed)]
     if get_protocol(protocol).needs_source:

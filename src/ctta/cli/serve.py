@@ -12,7 +12,7 @@ import typer
 
 from ctta.cli import options, served
 from ctta.cli.names import check_names
-from ctta.cli.options import parse_duration
+from ctta.cli.options import parse_duration, parse_targets
 from ctta.errors import BadData, ParameterError
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def serve(
     record: Annotated[
         Path | None, typer.Option(help="Keep the images of every learnt batch in this folder, for ctta replay.")
     ] = None,
+    track: options.Track = None,
     token_file: Annotated[
         Path | None,
         typer.Option(help="File with a right (ask, teach or admin) and a token on every line."),
@@ -96,6 +97,7 @@ def serve(
         raise ParameterError("ctta serve needs --model and --state, or --demo, which needs nothing.")
     host, port = parse_address(listen)
     check_names([method], model)
+    targets = parse_targets(track)
     seconds = parse_duration(wait, "--wait")
     if seconds > _LONGEST_WAIT:
         raise ParameterError(f"--wait is time that a client waits: at most {_LONGEST_WAIT:g}s. Got {wait}.")
@@ -145,6 +147,7 @@ def serve(
             guard=rules,
             class_names=names,
             record=record,
+            track=targets,
         )
         try:
             hosts = frozenset() if insecure else frozenset({host})

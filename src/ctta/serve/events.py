@@ -25,9 +25,13 @@ class Events:
         """Whether there are subscribers."""
         return bool(self._subscribers)
 
-    def subscribe(self) -> queue.Queue[Event]:
-        """Return a bounded queue of future events."""
-        events: queue.Queue[Event] = queue.Queue(_UNREAD)
+    def subscribe(self, into: queue.Queue[Event] | None = None) -> queue.Queue[Event]:
+        """Return a bounded queue of future events.
+
+        Args:
+            into: A bounded queue to use, such as one for several streams; None makes one.
+        """
+        events: queue.Queue[Event] = queue.Queue(_UNREAD) if into is None else into
         with self._lock:
             self._subscribers.append(events)
         return events

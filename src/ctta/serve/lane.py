@@ -165,9 +165,13 @@ class Lane:
         """
         return self._requests.label(labels)
 
-    def subscribe(self) -> queue.Queue[Event]:
-        """Return a bounded queue of events."""
-        return self._events.subscribe()
+    def subscribe(self, into: queue.Queue[Event] | None = None) -> queue.Queue[Event]:
+        """Return a bounded queue of events.
+
+        Args:
+            into: A bounded queue to use, such as one for several streams; None makes one.
+        """
+        return self._events.subscribe(into)
 
     def unsubscribe(self, events: queue.Queue[Event]) -> None:
         """End a subscription.

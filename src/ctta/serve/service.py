@@ -25,8 +25,10 @@ from ctta.serve.lane import Lane
 from ctta.serve.learner import Learner
 from ctta.serve.lock import FolderLock
 from ctta.serve.sharing import SharedReference, share
+from ctta.serve.tracking import Tracking
 from ctta.serve.types import MODES, Ask, LabelReport, Limits, Mode, Reply, SnapshotInfo, StreamStatus
 from ctta.serve.writer import Writer
+from ctta.track import Target, check_targets
 
 
 class Service:
@@ -42,6 +44,7 @@ class Service:
         guard: The rules that stop harmful learning; empty for none.
         class_names: Names of the classes, in order.
         record: Folder in which the images of every learnt batch are kept, for a replay. Needs ``state``.
+        track: Where to send the numbers of every batch.
         clock: A monotonic clock in seconds, for latency and idle time.
     """
 
@@ -57,11 +60,13 @@ class Service:
         guard: Sequence[Rule] = DEFAULT_RULES,
         class_names: Sequence[str] | None = None,
         record: Path | None = None,
+        track: Sequence[Target] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if record is not None and state is None:
             raise ParameterError("Recorded images are of use together with the audit: record needs a state folder.")
         check_limits(limits)
+        check_targets(track)
         self.name = name
         self.num_classes = classifier.num_classes
         self.class_names = None if class_names is None else tuple(class_names)
@@ -79,9 +84,13 @@ class Service:
         self._closed = False
         self._lock = FolderLock(self._folder)
         self._writer = Writer()
+        self._tracking: Tracking | None = None
         try:
             self._template = make(classifier)
             self._kind = Kind(type(self._template).__name__.lower(), self._template.source_digest)
+            if track:
+                facts = {"model": name, "method": self._kind.method, "source": self._kind.source, "guard": self._rules}
+                self._tracking = Tracking(track, f"ctta-serve-{name}", facts)
             self._reference = SharedReference(share(make(classifier), self._template))
             for index in self._saved():
                 self._lanes[index.stream] = self._open(index.stream)
@@ -261,6 +270,8 @@ class Service:
             lane.close()
         for lane in lanes:
             lane.join()
+        if self._tracking is not None:
+            self._tracking.close()
         self._writer.close()
         self._lock.release()
         if self._temporary is not None:
@@ -295,7 +306,7 @@ class Service:
             lines = read_audit(folder / STREAM_FILE)
             for request in requests_of(lines, int(newest.info.name), self.limits.remembered):
                 requests.remember(request, None, offered=True)
-        return Lane(
+        lane = Lane(
             name,
             self._new_learner,
             limits=self.limits,
@@ -305,6 +316,9 @@ class Service:
             mode=self._mode,
             clock=self._clock,
         )
+        if self._tracking is not None:
+            lane.subscribe(self._tracking.events)
+        return lane
 
     def _saved(self) -> list[Index]:
         """Return the streams in the state folder; those of another method or source are refused."""

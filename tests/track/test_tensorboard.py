@@ -13,36 +13,27 @@ import pytest
 from ctta.bench.jobs import execute
 from ctta.bench.record import Record
 from ctta.errors import MissingExtra
-from jobs import change_job, make_job
+from ctta.track import Target
+from jobs import change_job
 from running import wait_for
+from track.tracking import JOB, NUMBERS, Interrupted, interrupt_at, logged, results
 
 accumulator = pytest.importorskip(
     "tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is not installed"
 )
-
-JOB = make_job("dmse", "digits", "digits_resnet8", corruptions=("gaussian_noise", "fog"), images=40, batch_size=10)
-NUMBERS = {"severity", "images", "wrong", "error", "loss", "seconds", "entropy", "alpha", "teacher_reset"}
 
 
 def check(events: Path, record: Record, runs: Path) -> None:
     """Every number of the log and the record is there once, as a 32-bit float."""
     found = accumulator.EventAccumulator(str(events), size_guidance={accumulator.SCALARS: 0}).Reload()
     scalars = {tag: [(e.step, e.value) for e in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
-    steps = [json.loads(line) for line in (runs / record.address / "steps.jsonl").read_text().splitlines()]
-    expected: dict[str, list[tuple[int, float]]] = {}
-    for step in steps:
-        for key in set(step) - {"index", "domain", "entropy_right", "entropy_wrong", "check"}:
-            if step[key] is not None:
-                expected.setdefault(f"step/{key}", []).append((step["index"], float(np.float32(step[key]))))
-    for domain, error in record.errors.items():
-        last = max(step["index"] for step in steps if step["domain"] == domain)
-        expected[f"domain/{domain}"] = [(last, float(np.float32(error)))]
-    expected["mean"] = [(len(steps) - 1, float(np.float32(record.mean)))]
-    assert scalars == expected
+    expected = logged(record, runs) | results(record, runs)
+    assert scalars == {tag: [(step, float(np.float32(value))) for step, value in expected[tag]] for tag in expected}
     (text,) = found.Tensors("run/text_summary")
     table = text.tensor_proto.string_val[0].decode()
     rows = dict(line[2:-2].split(" | ") for line in table.splitlines()[2:])
     assert rows["address"] == record.address
+    assert rows["command"] == record.command.replace("|", "/")
     for name, value in record.settings.items():
         assert rows[f"settings.{name}"] == str(value)
 
@@ -58,10 +49,13 @@ def events(tmp_path: Path) -> Path:
     return tmp_path / "events"
 
 
-def test_the_events_of_a_run_are_its_numbers(tmp_path: Path, events: Path) -> None:
-    record = execute(
-        change_job(JOB, tensorboard=events, settings={"alpha_min": 0.98}, command="ctta run | x"), tmp_path
-    )
+@pytest.fixture
+def track(events: Path) -> tuple[Target, ...]:
+    return (Target("tensorboard", events),)
+
+
+def test_the_events_of_a_run_are_its_numbers(tmp_path: Path, events: Path, track: Any) -> None:
+    record = execute(change_job(JOB, track=track, settings={"alpha_min": 0.98}, command="ctta run | x"), tmp_path)
     (run,) = events.iterdir()
     assert run.name == f"dmse_alpha_min=0.98_seed=0_{record.address[:8]}"
     check(run, record, tmp_path)
@@ -69,8 +63,8 @@ def test_the_events_of_a_run_are_its_numbers(tmp_path: Path, events: Path) -> No
     assert set(json.loads(lines[0])) >= NUMBERS
 
 
-def test_events_are_written_while_the_run_goes_on(tmp_path: Path, events: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("ctta.bench.tensorboard._FLUSH_SECONDS", 0)
+def test_events_are_written_while_the_run_goes_on(tmp_path: Path, events: Path, track: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("ctta.track.tensorboard._FLUSH_SECONDS", 0)
     seen = []
 
     def look(adapter: object, steps: int) -> Any:
@@ -82,49 +76,47 @@ def test_events_are_written_while_the_run_goes_on(tmp_path: Path, events: Path, 
 
         return progress
 
-    execute(change_job(JOB, tensorboard=events), tmp_path, progress=look)
+    execute(change_job(JOB, track=track), tmp_path, progress=look)
     assert seen == [5]
 
 
-def test_an_interrupted_run_has_every_step_once(tmp_path: Path, events: Path) -> None:
-    class Interrupted(Exception):
-        pass
-
-    def stop(adapter: object, steps: int) -> Any:
-        def progress(batch: object, log: dict[str, Any]) -> None:
-            if log["index"] == 4:
-                raise Interrupted
-
-        return progress
-
+def test_an_interrupted_run_has_every_step_once(tmp_path: Path, events: Path, track: Any) -> None:
     with pytest.raises(Interrupted):
-        execute(change_job(JOB, tensorboard=events), tmp_path, save_every=0.0, progress=stop)
+        execute(change_job(JOB, track=track), tmp_path, save_every=0.0, progress=interrupt_at(4))
     (run,) = events.iterdir()
     assert shown(run) == [0, 1, 2, 3, 4]
-    record = execute(change_job(JOB, tensorboard=events), tmp_path)
+    record = execute(change_job(JOB, track=track), tmp_path)
     check(run, record, tmp_path)
 
 
 def test_a_run_that_was_done_before_has_its_events_too_and_asking_again_doubles_nothing(
-    tmp_path: Path, events: Path
+    tmp_path: Path, events: Path, track: Any
 ) -> None:
     job = change_job(JOB, method="tent")
     record = execute(job, tmp_path)
     for _ in range(2):
-        assert execute(change_job(job, tensorboard=events), tmp_path) == record
+        assert execute(change_job(job, track=track), tmp_path) == record
     (run,) = events.iterdir()
     check(run, record, tmp_path)
 
 
-def test_a_run_without_learning_has_no_loss(tmp_path: Path, events: Path) -> None:
-    record = execute(change_job(JOB, method="tent", learn=False, corruptions=("fog",), tensorboard=events), tmp_path)
+def test_a_run_that_is_repeated_to_keep_its_model_has_every_step_once(tmp_path: Path, events: Path, track: Any) -> None:
+    job = change_job(JOB, method="bn")
+    record = execute(job, tmp_path)
+    execute(change_job(job, track=track, keep=True), tmp_path)
+    (run,) = events.iterdir()
+    check(run, record, tmp_path)
+
+
+def test_a_run_without_learning_has_no_loss(tmp_path: Path, events: Path, track: Any) -> None:
+    record = execute(change_job(JOB, method="tent", learn=False, corruptions=("fog",), track=track), tmp_path)
     (run,) = events.iterdir()
     check(run, record, tmp_path)
     assert "step/loss" not in accumulator.EventAccumulator(str(run)).Reload().Tags()["scalars"]
 
 
-def test_a_missing_tensorboard_is_named_before_the_run(tmp_path: Path, events: Path, monkeypatch: Any) -> None:
+def test_a_missing_tensorboard_is_named_before_the_run(tmp_path: Path, track: Any, monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(MissingExtra, match=r"pip install 'ctta\[tensorboard\]'"):
-        execute(change_job(JOB, tensorboard=events), tmp_path)
+        execute(change_job(JOB, track=track), tmp_path)
     assert list(tmp_path.iterdir()) == []
