@@ -8,7 +8,7 @@ from io import BytesIO
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, JpegImagePlugin
+from PIL import Image
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
@@ -145,18 +145,24 @@ def _jpeg(images: NDArray[np.uint8], quality: int, out: NDArray[np.uint8]) -> No
     planes = np.ascontiguousarray(images.swapaxes(0, 1))
     bands = [Image.frombuffer("L", (width, n * height), plane, "raw", "L", 0, 1) for plane in planes]
     tall = Image.merge(channels, bands)
-    if n == 1:
-        tall = _encode_and_decode(tall, quality)
-    else:
-        for top in range(0, n * height, height):
-            tall.paste(_encode_and_decode(tall.crop((0, top, width, top + height)), quality), (0, top))
+    settings = _jpeg_settings(channels, quality)
+    for top in range(0, n * height, height):
+        picture = tall if n == 1 else tall.crop((0, top, width, top + height))
+        # The codecs themselves: Pillow takes as long to write and parse the file around them.
+        code = picture.tobytes("jpeg", channels, *settings)
+        decoded = Image.frombytes(channels, picture.size, code, "jpeg", channels, "")
+        if n == 1:
+            tall = decoded
+        else:
+            tall.paste(decoded, (0, top))
     for i, channel in enumerate(channels):
         plane = np.frombuffer(tall.tobytes("raw", channel), dtype=np.uint8)
         out[:, i] = plane.reshape(n, height, width)
 
 
-def _encode_and_decode(picture: Image.Image, quality: int) -> Image.Image:
-    file = BytesIO()
-    picture.save(file, "JPEG", quality=quality)
-    file.seek(0)
-    return JpegImagePlugin.JpegImageFile(file)
+@lru_cache(maxsize=16)
+def _jpeg_settings(channels: str, quality: int) -> tuple[object, ...]:
+    """Return what Pillow passes to its JPEG encoder for a picture saved with this quality."""
+    picture = Image.new(channels, (16, 16))
+    picture.save(BytesIO(), "JPEG", quality=quality)
+    return picture.encoderconfig
