@@ -58,6 +58,8 @@ _DETERMINISTIC: Final = frozenset(
 _SMALLEST_SIDE: Final = 16
 #: Values processed at once: bounds memory and stays within the cache.
 _CHUNK: Final = 2**20
+#: The same for corruptions with many or large intermediate results.
+_SMALL_CHUNKS: Final = {"shot_noise": 2**19, "defocus_blur": 2**17, "zoom_blur": 2**18}
 #: Added before truncation: a result rounded to just below a whole grey level would otherwise lose a full level.
 _SLACK: Final = 2**-10
 
@@ -127,7 +129,7 @@ def corrupt_at(images: Tensor, name: str, severity: float, *, seed: int = 0, sca
         severity = int(severity)  # 5 and 5.0 must draw the same random numbers
     levels, seed = _to_levels(images), int(seed)
     c = constants_at(name, severity, min(images.shape[-2:]), scale)
-    per_chunk = max(1, _CHUNK // levels[0].numel())
+    per_chunk = max(1, _SMALL_CHUNKS.get(name, _CHUNK) // levels[0].numel())
     result = torch.empty_like(levels)
     for part, out in zip(levels.split(per_chunk), result.split(per_chunk), strict=True):
         _apply(part, out, name, c, seed, severity)

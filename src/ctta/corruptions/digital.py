@@ -150,11 +150,9 @@ def _jpeg(images: NDArray[np.uint8], quality: int, out: NDArray[np.uint8]) -> No
         picture = tall if n == 1 else tall.crop((0, top, width, top + height))
         # The codecs themselves: Pillow takes as long to write and parse the file around them.
         code = picture.tobytes("jpeg", channels, *settings)
-        decoded = Image.frombytes(channels, picture.size, code, "jpeg", channels, "")
-        if n == 1:
-            tall = decoded
-        else:
-            tall.paste(decoded, (0, top))
+        picture.frombytes(code, "jpeg", channels, "")
+        if n > 1:
+            tall.paste(picture, (0, top))
     for i, channel in enumerate(channels):
         plane = np.frombuffer(tall.tobytes("raw", channel), dtype=np.uint8)
         out[:, i] = plane.reshape(n, height, width)

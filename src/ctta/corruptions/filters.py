@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 from torch import Tensor
 
+from ctta.corruptions.bands import multiply_across, multiply_down
+
 Border = Literal["nearest", "reflect"]
+
+#: Matrices with at least this many columns are applied band by band.
+_BANDED: Final = 128
 
 
 def separable(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -34,7 +39,11 @@ def apply_across(x: Tensor, columns: Tensor) -> Tensor:
         columns: The matrix, (w, W); the result is (N, C, H, w).
     """
     n, channels, height, width = x.shape
-    product = torch.bmm(x.reshape(n, channels * height, width), columns.T.expand(n, -1, -1))
+    lines = x.reshape(n, channels * height, width)
+    if width < _BANDED:
+        product = torch.bmm(lines, columns.T.expand(n, -1, -1))
+    else:
+        product = multiply_across(lines, columns)
     return product.view(n, channels, height, -1)
 
 
@@ -46,7 +55,11 @@ def apply_down(x: Tensor, rows: Tensor) -> Tensor:
         rows: The matrix, (h, H); the result is (N, C, h, W).
     """
     n, channels, height, width = x.shape
-    product = torch.bmm(rows.expand(n * channels, -1, -1), x.reshape(n * channels, height, width))
+    planes = x.reshape(n * channels, height, width)
+    if height < _BANDED:
+        product = torch.bmm(rows.expand(n * channels, -1, -1), planes)
+    else:
+        product = multiply_down(rows, planes)
     return product.view(n, channels, -1, width)
 
 
