@@ -110,7 +110,7 @@ def convolve(x: Tensor, kernel: Tensor) -> Tensor:
     down, across = kernel.shape[0] // 2, kernel.shape[1] // 2
     padded = torch.nn.functional.pad(x, (across, across, down, down), mode="reflect")
     size = (_smooth(height + 2 * down), _smooth(width + 2 * across))
-    spectrum = torch.fft.rfft2(padded, s=size) * torch.fft.rfft2(kernel, s=size)
+    spectrum = torch.fft.rfft2(padded, s=size).mul_(torch.fft.rfft2(kernel, s=size))
     full: Tensor = torch.fft.irfft2(spectrum, s=size)
     return full[..., 2 * down : 2 * down + height, 2 * across : 2 * across + width]
 
