@@ -48,20 +48,19 @@ def scan_sources(choices: Tensor, reach: int) -> Tensor:
     scanned = torch.zeros(height, width, dtype=torch.int32)
     scanned[reach + 1 : height - reach + 1, reach + 1 : width - reach + 1] = 1
     offsets = table.index_select(0, choices.reshape(-1)).view(choices.shape).mul_(scanned)
-    scanned = scanned.flatten().bool().repeat(n)
 
     # All images as one, because selecting along a single axis is the fastest way to follow indices.
     here = torch.arange(n * pixels, dtype=torch.int32)
-    composed = here
+    composed = None
     for offset in offsets.view(n, rounds, pixels).unbind(1):
-        moves = offset.reshape(-1)
-        neighbour = here + moves
-        visited = (moves > 0) & scanned.index_select(0, neighbour)
-        chain = here + moves * visited
+        # A neighbour further on was visited earlier, or never: then its own offset is 0, and it keeps its value.
+        chain = here + offset.clamp(min=0).view(-1)
         while True:  # pointer doubling: each pass halves the remaining length of every chain
             further = chain.index_select(0, chain)
             if torch.equal(further, chain):
                 break
             chain = further
-        composed = composed.index_select(0, neighbour.index_select(0, chain))
+        source = (here + offset.reshape(-1)).index_select(0, chain)
+        composed = source if composed is None else composed.index_select(0, source)
+    assert composed is not None
     return composed.view(n, pixels) - here[::pixels, None]
