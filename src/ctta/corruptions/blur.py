@@ -76,16 +76,15 @@ def _zoomed_by_matrices(x: Tensor, factors: list[float]) -> Tensor:
 
 def _zoomed_by_taps(x: Tensor, zooms: list[ZoomTaps]) -> Tensor:
     """As `_zoomed_by_matrices`, for large images."""
-    n, channels, height, width = x.shape
-    images = n * channels
-    # Interpolation is fastest along the first axis, so every axis becomes the first in its turn.
     levels = x.float()
-    lines = levels.view(-1, width).T.contiguous()  # (W, images · H)
-    total = levels.view(images, -1).T.contiguous().view(height, -1).mul_(2)  # (H, W · images)
-    for zoom in zooms:
-        wide = zoom.across.apply(lines).view(-1, height)  # (W · images, H)
-        total += zoom.down.apply(wide.T.contiguous())
-    return total.view(-1, images).T.reshape(x.shape)
+    total = levels * 2
+    height, width = x.shape[2:]
+    # One plane at a time stays within the cache.
+    for plane, out in zip(levels.view(-1, height, width), total.view(-1, height, width), strict=True):
+        lines = plane.T.contiguous()  # interpolation is fastest along the first axis
+        for zoom in zooms:
+            out += zoom.down.apply(zoom.across.apply(lines).T.contiguous())
+    return total
 
 
 def gaussian_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:

@@ -104,15 +104,20 @@ def convolve(x: Tensor, kernel: Tensor) -> Tensor:
 
     Args:
         x: (N, C, H, W).
-        kernel: Symmetric, with odd sides.
+        kernel: Symmetric, with odd sides. It must not be changed afterwards.
     """
     height, width = x.shape[-2:]
     down, across = kernel.shape[0] // 2, kernel.shape[1] // 2
     padded = torch.nn.functional.pad(x, (across, across, down, down), mode="reflect")
     size = (_smooth(height + 2 * down), _smooth(width + 2 * across))
-    spectrum = torch.fft.rfft2(padded, s=size).mul_(torch.fft.rfft2(kernel, s=size))
+    spectrum = torch.fft.rfft2(padded, s=size).mul_(_spectrum(kernel, size))
     full: Tensor = torch.fft.irfft2(spectrum, s=size)
     return full[..., 2 * down : 2 * down + height, 2 * across : 2 * across + width]
+
+
+@lru_cache(maxsize=16)
+def _spectrum(kernel: Tensor, size: tuple[int, int]) -> Tensor:
+    return torch.fft.rfft2(kernel, s=size)
 
 
 def _smooth(n: int) -> int:

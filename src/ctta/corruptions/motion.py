@@ -61,12 +61,13 @@ def _gathered(padded: Tensor, tops: Tensor, lefts: Tensor, weights: Tensor, shap
 
 
 def _accumulated(padded: Tensor, tops: Tensor, lefts: Tensor, weights: Tensor, shape: torch.Size) -> Tensor:
-    height, width = shape[2:]
+    _, plane, row, _ = padded.stride()
     out = padded.new_zeros(shape)
     for i, result in enumerate(out.unbind()):
         taps: dict[tuple[int, int], float] = {}
         for top, left, weight in zip(tops[i].tolist(), lefts[i].tolist(), weights.tolist(), strict=True):
             taps[top, left] = taps.get((top, left), 0.0) + weight  # several steps may round to one pixel
         for (top, left), weight in taps.items():
-            result.add_(padded[i, :, top : top + height, left : left + width], alpha=weight)
+            window = padded.as_strided(shape[1:], (plane, row, 1), i * padded.stride(0) + top * row + left)
+            result.add_(window, alpha=weight)
     return out
