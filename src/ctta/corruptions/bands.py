@@ -7,6 +7,7 @@ the processor. Hence every block of rows is tried once on random numbers, and co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -66,22 +67,34 @@ def _down(x: Tensor, matrix: Tensor, bands: Bands) -> Tensor:
 def _bands_across(matrix: Tensor, height: int) -> Bands:
     x = _random(height, matrix.shape[1])
     full = torch.bmm(x, matrix.T.expand(1, -1, -1))
-    bands = _narrow(matrix)
-    same = (_across(x, matrix, bands) == full).all(1)[0]
-    return _widen(bands, matrix, same)
+    return _chosen(matrix, lambda bands: (_across(x, matrix, bands) == full).all(1)[0])
 
 
 @lru_cache(maxsize=256)
 def _bands_down(matrix: Tensor, width: int) -> Bands:
     x = _random(matrix.shape[1], width)
     full = torch.bmm(matrix.expand(1, -1, -1), x)
-    bands = _narrow(matrix)
-    same = (_down(x, matrix, bands) == full).all(2)[0]
-    return _widen(bands, matrix, same)
+    return _chosen(matrix, lambda bands: (_down(x, matrix, bands) == full).all(2)[0])
 
 
 def _random(height: int, width: int) -> Tensor:
     return torch.rand(1, height, width, generator=torch.Generator().manual_seed(0)) * 255
+
+
+def _chosen(matrix: Tensor, same: Callable[[Bands], Tensor]) -> Bands:
+    """Return the narrowest bands for which every row is the same as in the full product.
+
+    Args:
+        matrix: The matrix.
+        same: Given bands, tells for every row of the matrix whether the product is the same.
+    """
+    bands = _narrow(matrix)
+    good = same(bands)
+    everything = slice(0, matrix.shape[1])
+    bands = tuple(
+        band if bool(good[band.rows].all()) else Band(band.rows, everything, matrix[band.rows]) for band in bands
+    )
+    return bands if bool(same(bands).all()) else (Band(slice(0, len(matrix)), everything, matrix),)
 
 
 def _narrow(matrix: Tensor) -> Bands:
@@ -92,11 +105,3 @@ def _narrow(matrix: Tensor) -> Bands:
         columns = slice(int(used[0]), int(used[-1]) + 1)
         bands.append(Band(rows, columns, matrix[rows, columns].contiguous()))
     return tuple(bands)
-
-
-def _widen(bands: Bands, matrix: Tensor, same: Tensor) -> Bands:
-    """Replace the bands of which some row is not the same as in the full product."""
-    everything = slice(0, matrix.shape[1])
-    return tuple(
-        band if bool(same[band.rows].all()) else Band(band.rows, everything, matrix[band.rows]) for band in bands
-    )

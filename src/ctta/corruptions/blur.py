@@ -83,7 +83,7 @@ def _zoomed_by_taps(x: Tensor, zooms: list[ZoomTaps]) -> Tensor:
     for plane, out in zip(levels.view(-1, height, width), total.view(-1, height, width), strict=True):
         lines = plane.T.contiguous()  # interpolation is fastest along the first axis
         for zoom in zooms:
-            out += zoom.down.apply(zoom.across.apply(lines).T.contiguous())
+            out.add_(zoom.down.apply(zoom.across.apply(lines).T.contiguous()))
     return total
 
 

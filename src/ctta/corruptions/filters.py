@@ -40,10 +40,8 @@ def apply_across(x: Tensor, columns: Tensor) -> Tensor:
     """
     n, channels, height, width = x.shape
     lines = x.reshape(n, channels * height, width)
-    if width < _BANDED:
-        product = torch.bmm(lines, columns.T.expand(n, -1, -1))
-    else:
-        product = multiply_across(lines, columns)
+    banded = width >= _BANDED
+    product = multiply_across(lines, columns) if banded else torch.bmm(lines, columns.T.expand(n, -1, -1))
     return product.view(n, channels, height, -1)
 
 
@@ -56,10 +54,8 @@ def apply_down(x: Tensor, rows: Tensor) -> Tensor:
     """
     n, channels, height, width = x.shape
     planes = x.reshape(n * channels, height, width)
-    if height < _BANDED:
-        product = torch.bmm(rows.expand(n * channels, -1, -1), planes)
-    else:
-        product = multiply_down(rows, planes)
+    banded = height >= _BANDED
+    product = multiply_down(rows, planes) if banded else torch.bmm(rows.expand(n * channels, -1, -1), planes)
     return product.view(n, channels, -1, width)
 
 

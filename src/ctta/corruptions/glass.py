@@ -37,7 +37,7 @@ def scan_sources(choices: Tensor, reach: int) -> Tensor:
     If that neighbour was visited earlier in the scan, the pixel gets the value the neighbour had received.
 
     Args:
-        choices: The chosen neighbour, int32, (N, rounds, H, W) in [0, 4 reach²): row offset, then column offset, both in
+        choices: The chosen neighbour, (N, rounds, H, W) in [0, 4 reach²): row offset, then column offset, both in
             [-reach, reach).
         reach: Largest offset.
     """
@@ -51,7 +51,7 @@ def scan_sources(choices: Tensor, reach: int) -> Tensor:
 
     # All images as one, because selecting along a single axis is the fastest way to follow indices.
     here = torch.arange(n * pixels, dtype=torch.int32)
-    composed = None
+    sources = []
     for offset in offsets.view(n, rounds, pixels).unbind(1):
         # A neighbour further on was visited earlier, or never: then its own offset is 0, and it keeps its value.
         chain = here + offset.clamp(min=0).view(-1)
@@ -60,7 +60,8 @@ def scan_sources(choices: Tensor, reach: int) -> Tensor:
             if torch.equal(further, chain):
                 break
             chain = further
-        source = (here + offset.reshape(-1)).index_select(0, chain)
-        composed = source if composed is None else composed.index_select(0, source)
-    assert composed is not None
+        sources.append((here + offset.reshape(-1)).index_select(0, chain))
+    composed = sources[0]
+    for source in sources[1:]:
+        composed = composed.index_select(0, source)
     return composed.view(n, pixels) - here[::pixels, None]

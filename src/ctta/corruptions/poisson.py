@@ -37,7 +37,7 @@ def poisson(levels: Tensor, photons: float, uniform: Tensor) -> Tensor:
 
 @lru_cache(maxsize=32)
 def _tables(photons: float) -> tuple[Tensor, Tensor]:
-    """Build Walker's tables: for every grey level and column the acceptance share; its counts, then all alias counts."""
+    """Build Walker's tables: acceptance shares by grey level and column; own counts, then alias counts."""
     rate = torch.arange(256, dtype=torch.float64)[:, None] * photons / 255
     reach = 8 * rate.sqrt() + 12  # the tails beyond have a probability below 1e-12
     first = (rate - reach).floor().clamp(min=0)

@@ -23,7 +23,7 @@ class Taps(NamedTuple):
     weight_of_first: Tensor
     weight_of_second: Tensor
     #: Pixels whose terms are rounded one by one.
-    rounded_twice: Tensor
+    rounded_twice: tuple[int, ...] = ()
 
     def apply(self, x: Tensor) -> Tensor:
         """Interpolate along the first axis of a (size, n) tensor.
@@ -33,7 +33,7 @@ class Taps(NamedTuple):
         """
         out = x.index_select(0, self.first).mul_(self.weight_of_first)
         out.addcmul_(x.index_select(0, self.second), self.weight_of_second)
-        for i in self.rounded_twice.tolist():
+        for i in self.rounded_twice:
             out[i] = x[self.first[i]] * self.weight_of_first[i] + x[self.second[i]] * self.weight_of_second[i]
         return out
 
@@ -70,8 +70,9 @@ def _taps(x: Tensor, matrix: Tensor, expected: Tensor) -> Taps | None:
     """Return the taps that turn x into the expected product with the matrix, or None."""
     first = matrix.ne(0).int().argmax(1).clamp(max=matrix.shape[1] - 2)
     weights = matrix.gather(1, torch.stack([first, first + 1], 1))
-    taps = Taps(first, first + 1, weights[:, :1], weights[:, 1:], torch.empty(0, dtype=torch.int64))
-    taps = taps._replace(rounded_twice=taps.apply(x).ne(expected).any(1).nonzero().flatten())
+    taps = Taps(first, first + 1, weights[:, :1], weights[:, 1:])
+    different = taps.apply(x).ne(expected).any(1).nonzero().flatten()
+    taps = taps._replace(rounded_twice=tuple(different.tolist()))
     return taps if torch.equal(taps.apply(x), expected) else None
 
 
