@@ -57,8 +57,10 @@ def zoom_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
     if not factors:
         return x.float()
     # The first factor is 1, and that zoom is the image itself.
-    taps = [zoom_taps(*x.shape[1:], factor) for factor in factors[1:]] if min(x.shape[2:]) >= _TAPPED else [None]
-    total = _zoomed_by_taps(x, taps) if None not in taps else _zoomed_by_matrices(x, factors[1:])
+    zooms = [zoom_taps(*x.shape[1:], factor) for factor in factors[1:]] if min(x.shape[2:]) >= _TAPPED else []
+    taps = [zoom for zoom in zooms if zoom is not None]
+    by_taps = len(taps) == len(factors) - 1
+    total = _zoomed_by_taps(x, taps) if by_taps else _zoomed_by_matrices(x, factors[1:])
     return total.div_(len(factors) + 1)
 
 

@@ -113,7 +113,8 @@ def convolve(x: Tensor, kernel: Tensor) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _spectrum(kernel: Tensor, size: tuple[int, int]) -> Tensor:
-    return torch.fft.rfft2(kernel, s=size)
+    spectrum: Tensor = torch.fft.rfft2(kernel, s=size)
+    return spectrum
 
 
 def _smooth(n: int) -> int:

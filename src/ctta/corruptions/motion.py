@@ -54,7 +54,7 @@ def _gathered(padded: Tensor, tops: Tensor, lefts: Tensor, weights: Tensor, shap
     first = torch.arange(n)[:, None] * padded.stride(0) + tops * row + lefts
     together = max(1, _CACHE // (len(weights) * shape[1:].numel()))
     blurred = padded.new_empty(n, 1, shape[1:].numel())
-    for some, out in zip(first.split(together), blurred.split(together), strict=True):
+    for some, out in zip(torch.split(first, together), torch.split(blurred, together), strict=True):
         shifted = windows.index_select(0, some.flatten()).view(len(some), len(weights), -1)
         torch.bmm(weights.float().expand(len(some), 1, -1), shifted, out=out)
     return blurred.view(shape)
