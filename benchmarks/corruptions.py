@@ -51,8 +51,9 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def compare(side: int, severity: int, repeats: int) -> bool:
+def compare(side: int, severity: int, repeats: int, at_most: int | None = None) -> bool:
     count, wanted = SIZES[side]
+    count = min(count, at_most or count)
     images = smooth_images(count, side)
     arrays = [np.ascontiguousarray(image) for image in images.permute(0, 2, 3, 1).numpy()]
 
@@ -101,12 +102,13 @@ def main() -> int:
     parser.add_argument("--sides", type=int, nargs="+", choices=sorted(SIZES), default=sorted(SIZES))
     parser.add_argument("--severity", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--images", type=int, help="at most this many images, for a quick look")
     args = parser.parse_args()
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     warnings.simplefilter("ignore")
     print(f"torch {torch.__version__}, frost: {frost_source()}")
-    passed = [compare(side, args.severity, args.repeats) for side in args.sides]
+    passed = [compare(side, args.severity, args.repeats, args.images) for side in args.sides]
     return 0 if all(passed) else 1
 
 
