@@ -32,8 +32,7 @@ import torch
 from ctta.corruptions import CORRUPTIONS, corrupt, frost_source
 
 #: By image side: number of images, and the required speed-up over all fifteen corruptions.
-SIZES = {32: (256, 10.0), 224: (64, 4.0)}
-SLOWEST_ALLOWED = 1.2
+SIZES = {32: (256, 20.0), 224: (64, 8.0)}
 
 
 def smooth_images(count: int, side: int) -> torch.Tensor:
@@ -52,8 +51,9 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def compare(side: int, severity: int, repeats: int) -> bool:
+def compare(side: int, severity: int, repeats: int, at_most: int | None = None) -> bool:
     count, wanted = SIZES[side]
+    count = min(count, at_most or count)
     images = smooth_images(count, side)
     arrays = [np.ascontiguousarray(image) for image in images.permute(0, 2, 3, 1).numpy()]
 
@@ -65,7 +65,7 @@ def compare(side: int, severity: int, repeats: int) -> bool:
     def ours(name: str, some: torch.Tensor, scale: str | None) -> None:
         corrupt(some, name, severity=severity, scale=scale)  # type: ignore[arg-type]
 
-    print(f"\n{count} images, {side} px, severity {severity}, ms per image, best of {repeats}")
+    print(f"\n{count} images, {side} px, severity {severity}, ms per image, median of {repeats}")
     print(f"{'':20}{'theirs':>9}{'ours':>9}{'ratio':>8}{'by size':>9}{'ratio':>8}")
     total = np.zeros(3)
     slow = []
@@ -73,18 +73,19 @@ def compare(side: int, severity: int, repeats: int) -> bool:
         theirs(name, arrays[:1])  # warm up compilation and caches
         ours(name, images[:1], "imagenet")
         ours(name, images[:1], None)
-        best = np.full(3, np.inf)
-        for _ in range(repeats):  # interleaved, so that a busy machine slows down both
-            times = (
+        times = [
+            (
                 seconds(lambda: theirs(name, arrays)),  # noqa: B023
                 seconds(lambda: ours(name, images, "imagenet")),  # noqa: B023
                 seconds(lambda: ours(name, images, None)),  # noqa: B023
             )
-            best = np.minimum(best, np.array(times) * 1e3 / count)
-        total += best
-        if best[1] > SLOWEST_ALLOWED * best[0]:
+            for _ in range(repeats)  # interleaved, so that a busy machine slows down both
+        ]
+        median = np.median(times, axis=0) * 1e3 / count
+        total += median
+        if median[1] > median[0]:
             slow.append(name)
-        print(row(name, best))
+        print(row(name, median), flush=True)
     print(row("all fifteen", total))
     ratio = total[0] / total[1]
     passed = ratio >= wanted and not slow
@@ -92,8 +93,8 @@ def compare(side: int, severity: int, repeats: int) -> bool:
     return passed
 
 
-def row(name: str, best: np.ndarray) -> str:
-    return f"{name:20}{best[0]:9.3f}{best[1]:9.3f}{best[0] / best[1]:7.1f}x{best[2]:9.3f}{best[0] / best[2]:7.1f}x"
+def row(name: str, ms: np.ndarray) -> str:
+    return f"{name:20}{ms[0]:9.3f}{ms[1]:9.3f}{ms[0] / ms[1]:7.1f}x{ms[2]:9.3f}{ms[0] / ms[2]:7.1f}x"
 
 
 def main() -> int:
@@ -101,12 +102,13 @@ def main() -> int:
     parser.add_argument("--sides", type=int, nargs="+", choices=sorted(SIZES), default=sorted(SIZES))
     parser.add_argument("--severity", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--images", type=int, help="at most this many images, for a quick look")
     args = parser.parse_args()
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     warnings.simplefilter("ignore")
     print(f"torch {torch.__version__}, frost: {frost_source()}")
-    passed = [compare(side, args.severity, args.repeats) for side in args.sides]
+    passed = [compare(side, args.severity, args.repeats, args.images) for side in args.sides]
     return 0 if all(passed) else 1
 
 

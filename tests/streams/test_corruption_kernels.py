@@ -9,9 +9,12 @@ import torch
 from PIL import Image
 
 from ctta.corruptions import corrupt
-from ctta.corruptions.blur import _disk
+from ctta.corruptions.bands import Band, _chosen, multiply_across, multiply_down
+from ctta.corruptions.blur import _disk, _zoomed_by_matrices, zoom_blur
+from ctta.corruptions.digital import jpeg_compression
+from ctta.corruptions.draws import Draws
 from ctta.corruptions.edges import canny, distance
-from ctta.corruptions.filters import convolve, gaussian
+from ctta.corruptions.filters import _gaussian_matrix, convolve, gaussian
 from ctta.corruptions.glass import scan_sources
 from ctta.corruptions.motion import _accumulated, _gathered, motion
 from ctta.corruptions.plasma import plasma
@@ -238,3 +241,50 @@ def test_canny_outlines_a_square_and_distance_counts_from_it() -> None:
             exact = float((where - torch.tensor([h, w])).square().sum(1).sqrt().min())
             assert float(far[h, w]) == pytest.approx(exact, rel=0.03, abs=0.05)
     assert bool((distance(torch.zeros_like(edges), farthest=20.0) == 20).all())
+
+
+@pytest.mark.parametrize("size", [128, 224, 331])
+@pytest.mark.parametrize("sigma", [0.7, 2.4, 9.0])
+def test_products_with_bands_have_the_bits_of_full_products(size: int, sigma: float) -> None:
+    matrix = _gaussian_matrix(size, sigma, 4.0, "nearest")
+    x = torch.rand(2, 96, size, generator=torch.Generator().manual_seed(size)) * 255
+    assert torch.equal(multiply_across(x, matrix), torch.bmm(x, matrix.T.expand(2, -1, -1)))
+    y = x.mT.contiguous()
+    assert torch.equal(multiply_down(matrix, y), torch.bmm(matrix.expand(2, -1, -1), y))
+
+
+def test_a_band_whose_bits_differ_is_computed_in_full() -> None:
+    matrix = _gaussian_matrix(128, 1.0, 4.0, "nearest")
+    columns = [band.columns for band in _chosen(matrix, lambda bands: torch.ones(128, dtype=torch.bool))]
+    assert columns == [slice(0, 36), slice(28, 68), slice(60, 100), slice(92, 128)]
+
+    def sum_of_row_40_is_split(bands: tuple[Band, ...]) -> torch.Tensor:
+        return torch.arange(128).ne(40) | torch.tensor(bands[1].columns == slice(0, 128))
+
+    chosen = _chosen(matrix, sum_of_row_40_is_split)
+    assert [band.columns for band in chosen] == [columns[0], slice(0, 128), *columns[2:]]
+    rebuilt = torch.zeros(128, 128)
+    for band in chosen:
+        rebuilt[band.rows, band.columns] = band.matrix
+    assert torch.equal(rebuilt, matrix)
+
+    (whole,) = _chosen(matrix, lambda bands: torch.zeros(128, dtype=torch.bool))
+    assert whole.rows == whole.columns == slice(0, 128) and torch.equal(whole.matrix, matrix)
+
+
+@pytest.mark.parametrize(("height", "width"), [(96, 130), (224, 224)])
+def test_zoom_of_large_images_has_the_bits_of_the_products(height: int, width: int) -> None:
+    x = images(2, 3, height, width)
+    expected = _zoomed_by_matrices(x, np.arange(1, 1.31, 0.03).tolist()[1:]) / 12
+    assert torch.equal(zoom_blur(x, {"end": 1.31, "step": 0.03}, Draws(x[:0])), expected)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_jpeg_of_a_large_noisy_image_is_what_pillow_saves(mode: str) -> None:
+    channels = len(mode)
+    x = torch.randint(0, 256, (1, channels, 400, 500), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    file = io.BytesIO()
+    Image.fromarray(x[0].permute(1, 2, 0).contiguous().numpy().squeeze()).save(file, "JPEG", quality=95)
+    expected = np.asarray(Image.open(file)).reshape(400, 500, channels)
+    found = jpeg_compression(x, {"quality": 95}, Draws(x[:0]))
+    assert np.array_equal(found[0].permute(1, 2, 0).numpy(), expected)

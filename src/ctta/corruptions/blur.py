@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 import torch
@@ -13,7 +14,11 @@ from ctta.corruptions.constants import Constants
 from ctta.corruptions.draws import Draws
 from ctta.corruptions.filters import convolve, gaussian, separable
 from ctta.corruptions.motion import motion
+from ctta.corruptions.taps import ZoomTaps, zoom_taps
 from ctta.corruptions.zoom import central_crop, zoom_matrix
+
+#: Images of at least this side are zoomed by taps instead of matrices, which are faster for small ones.
+_TAPPED: Final = 96
 
 
 def defocus_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
@@ -47,16 +52,41 @@ def zoom_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
         c: `end` and `step` of the zoom factors, which start at 1.
         draws: Unused: this corruption is deterministic.
     """
+    # numpy's arange, as in the published code: its rounding decides whether the end is included.
+    factors: list[float] = np.arange(1, c["end"], c["step"]).tolist()
+    if not factors:
+        return x.float()
+    # The first factor is 1, and that zoom is the image itself.
+    zooms = [zoom_taps(*x.shape[1:], factor) for factor in factors[1:]] if min(x.shape[2:]) >= _TAPPED else []
+    taps = [zoom for zoom in zooms if zoom is not None]
+    by_taps = len(taps) == len(factors) - 1
+    total = _zoomed_by_taps(x, taps) if by_taps else _zoomed_by_matrices(x, factors[1:])
+    return total.div_(len(factors) + 1)
+
+
+def _zoomed_by_matrices(x: Tensor, factors: list[float]) -> Tensor:
+    """Return the sum of the images, themselves again, and their zooms."""
     levels = x.float()
     height, width = x.shape[-2:]
-    total = levels.clone()
-    # numpy's arange, as in the published code: its rounding decides whether the end is included.
-    factors = np.arange(1, c["end"], c["step"]).tolist()
+    total = levels * 2
     for factor in factors:
         (h, top), (w, left) = central_crop(height, factor), central_crop(width, factor)
         crop = levels[..., top : top + h, left : left + w]
         total += separable(crop, zoom_matrix(height, factor), zoom_matrix(width, factor))
-    return total / (len(factors) + 1)
+    return total
+
+
+def _zoomed_by_taps(x: Tensor, zooms: list[ZoomTaps]) -> Tensor:
+    """As `_zoomed_by_matrices`, for large images."""
+    levels = x.float()
+    total = levels * 2
+    height, width = x.shape[2:]
+    # One plane at a time stays within the cache.
+    for plane, out in zip(levels.view(-1, height, width), total.view(-1, height, width), strict=True):
+        lines = plane.T.contiguous()  # interpolation is fastest along the first axis
+        for zoom in zooms:
+            out.add_(zoom.down.apply(zoom.across.apply(lines).T.contiguous()))
+    return total
 
 
 def gaussian_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:

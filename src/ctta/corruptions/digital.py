@@ -8,7 +8,7 @@ from io import BytesIO
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, JpegImagePlugin
+from PIL import Image
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
@@ -30,7 +30,7 @@ def contrast(x: Tensor, c: Constants, draws: Draws) -> Tensor:
     # Sums of integers are exact in any order, so the result does not depend on the batch.
     total = levels.sum(3, keepdim=True).double().sum(2, keepdim=True)
     mean = (total / pixels).float()
-    return (levels - mean) * c["factor"] + mean
+    return levels.sub_(mean).mul_(c["factor"]).add_(mean)
 
 
 def elastic_transform(x: Tensor, c: Constants, draws: Draws) -> Tensor:
@@ -45,18 +45,20 @@ def elastic_transform(x: Tensor, c: Constants, draws: Draws) -> Tensor:
     height, width = x.shape[-2:]
     ys, xs = torch.arange(height).float()[:, None], torch.arange(width).float()
     m = _inverse_affine(draws.uniform(3, 2) * 2 - 1, c["affine"], height, width)[..., None, None]
-    across = m[:, 0, 0] * xs + m[:, 1, 0] * ys + m[:, 2, 0]
-    down = m[:, 0, 1] * xs + m[:, 1, 1] * ys + m[:, 2, 1]
-    grid = torch.stack([across * (2 / (width - 1)) - 1, down * (2 / (height - 1)) - 1], dim=-1)
+    grid = torch.empty(len(x), 2, height, width)
+    for axis, size in enumerate((width, height)):
+        torch.add(m[:, 0, axis] * xs, m[:, 1, axis] * ys, out=grid[:, axis])
+        grid[:, axis].add_(m[:, 2, axis]).mul_(2 / (size - 1)).sub_(1)
     # With align_corners, reflection is about the centres of the outermost pixels; without, about their outer edges.
-    warped = grid_sample(x.float(), grid, padding_mode="reflection", align_corners=True)
+    warped = grid_sample(x.float(), grid.permute(0, 2, 3, 1), padding_mode="reflection", align_corners=True)
     if c["magnitude"] == 0:
         return warped
 
-    field = gaussian(draws.uniform(2, height, width) * 2 - 1, c["sigma"], truncate=3, border="reflect")
-    across, down = (xs + field[:, 0] * c["magnitude"]), (ys + field[:, 1] * c["magnitude"])
-    grid = torch.stack([(2 * across + 1) / width - 1, (2 * down + 1) / height - 1], dim=-1)
-    return grid_sample(warped, grid, padding_mode="reflection", align_corners=False)
+    moves = draws.uniform(2, height, width).mul_(2).sub_(1)
+    grid = gaussian(moves, c["sigma"], truncate=3, border="reflect").mul_(c["magnitude"])
+    for axis, (here, size) in enumerate(((xs, width), (ys, height))):
+        grid[:, axis].add_(here).mul_(2).add_(1).div_(size).sub_(1)
+    return grid_sample(warped, grid.permute(0, 2, 3, 1), padding_mode="reflection", align_corners=False)
 
 
 def _inverse_affine(moves: Tensor, reach: float, height: int, width: int) -> Tensor:
@@ -145,18 +147,22 @@ def _jpeg(images: NDArray[np.uint8], quality: int, out: NDArray[np.uint8]) -> No
     planes = np.ascontiguousarray(images.swapaxes(0, 1))
     bands = [Image.frombuffer("L", (width, n * height), plane, "raw", "L", 0, 1) for plane in planes]
     tall = Image.merge(channels, bands)
-    if n == 1:
-        tall = _encode_and_decode(tall, quality)
-    else:
-        for top in range(0, n * height, height):
-            tall.paste(_encode_and_decode(tall.crop((0, top, width, top + height)), quality), (0, top))
+    settings = _jpeg_settings(channels, quality)
+    for top in range(0, n * height, height):
+        picture = tall if n == 1 else tall.crop((0, top, width, top + height))
+        # The codecs themselves: Pillow takes as long to write and parse the file around them.
+        code = picture.tobytes("jpeg", channels, *settings)
+        picture.frombytes(code, "jpeg", channels, "")
+        if n > 1:
+            tall.paste(picture, (0, top))
     for i, channel in enumerate(channels):
         plane = np.frombuffer(tall.tobytes("raw", channel), dtype=np.uint8)
         out[:, i] = plane.reshape(n, height, width)
 
 
-def _encode_and_decode(picture: Image.Image, quality: int) -> Image.Image:
-    file = BytesIO()
-    picture.save(file, "JPEG", quality=quality)
-    file.seek(0)
-    return JpegImagePlugin.JpegImageFile(file)
+@lru_cache(maxsize=16)
+def _jpeg_settings(channels: str, quality: int) -> tuple[object, ...]:
+    """Return what Pillow passes to its JPEG encoder for a picture saved with this quality."""
+    picture = Image.new(channels, (16, 16))
+    picture.save(BytesIO(), "JPEG", quality=quality)
+    return picture.encoderconfig

@@ -40,13 +40,13 @@ class Draws:
         return self._fill(torch.float32, shape, lambda row: row.uniform_(generator=self._generator))
 
     def below(self, high: int, *shape: int) -> Tensor:
-        """Draw integers uniform in [0, high), (N, *shape).
+        """Draw integers uniform in [0, high), (N, *shape) int32.
 
         Args:
             high: Upper bound, excluded.
             shape: Shape of the numbers for one image; N is the number of images.
         """
-        return self._fill(torch.int64, shape, lambda row: row.random_(0, high, generator=self._generator))
+        return self._fill(torch.int32, shape, lambda row: row.random_(0, high, generator=self._generator))
 
     def _fill(self, dtype: torch.dtype, shape: tuple[int, ...], fill: Callable[[Tensor], Tensor]) -> Tensor:
         out = torch.empty(len(self._keys), *shape, dtype=dtype)

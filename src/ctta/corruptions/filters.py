@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 from torch import Tensor
 
+from ctta.corruptions.bands import multiply_across, multiply_down
+
 Border = Literal["nearest", "reflect"]
+
+#: Matrices with at least this many columns are applied band by band.
+_BANDED: Final = 128
 
 
 def separable(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -34,7 +39,9 @@ def apply_across(x: Tensor, columns: Tensor) -> Tensor:
         columns: The matrix, (w, W); the result is (N, C, H, w).
     """
     n, channels, height, width = x.shape
-    product = torch.bmm(x.reshape(n, channels * height, width), columns.T.expand(n, -1, -1))
+    lines = x.reshape(n, channels * height, width)
+    banded = width >= _BANDED
+    product = multiply_across(lines, columns) if banded else torch.bmm(lines, columns.T.expand(n, -1, -1))
     return product.view(n, channels, height, -1)
 
 
@@ -46,7 +53,9 @@ def apply_down(x: Tensor, rows: Tensor) -> Tensor:
         rows: The matrix, (h, H); the result is (N, C, h, W).
     """
     n, channels, height, width = x.shape
-    product = torch.bmm(rows.expand(n * channels, -1, -1), x.reshape(n * channels, height, width))
+    planes = x.reshape(n * channels, height, width)
+    banded = height >= _BANDED
+    product = multiply_down(rows, planes) if banded else torch.bmm(rows.expand(n * channels, -1, -1), planes)
     return product.view(n, channels, -1, width)
 
 
@@ -91,15 +100,21 @@ def convolve(x: Tensor, kernel: Tensor) -> Tensor:
 
     Args:
         x: (N, C, H, W).
-        kernel: Symmetric, with odd sides.
+        kernel: Symmetric, with odd sides. It must not be changed afterwards.
     """
     height, width = x.shape[-2:]
     down, across = kernel.shape[0] // 2, kernel.shape[1] // 2
     padded = torch.nn.functional.pad(x, (across, across, down, down), mode="reflect")
     size = (_smooth(height + 2 * down), _smooth(width + 2 * across))
-    spectrum = torch.fft.rfft2(padded, s=size) * torch.fft.rfft2(kernel, s=size)
+    spectrum = torch.fft.rfft2(padded, s=size).mul_(_spectrum(kernel, size))
     full: Tensor = torch.fft.irfft2(spectrum, s=size)
     return full[..., 2 * down : 2 * down + height, 2 * across : 2 * across + width]
+
+
+@lru_cache(maxsize=16)
+def _spectrum(kernel: Tensor, size: tuple[int, int]) -> Tensor:
+    spectrum: Tensor = torch.fft.rfft2(kernel, s=size)
+    return spectrum
 
 
 def _smooth(n: int) -> int:

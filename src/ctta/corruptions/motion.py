@@ -28,10 +28,15 @@ def motion(x: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
     radians = torch.deg2rad(degrees.double())[:, None]
     down = (steps * radians.sin() - 0.5).ceil().long()  # (N, taps)
     across = (steps * radians.cos() - 0.5).ceil().long()
-    reach = len(weights) - 1
-    padded = pad(x, (reach, reach, reach, reach), mode="replicate")
+    (left, right), (top, bottom) = _margins(across), _margins(down)
+    padded = pad(x, (left, right, top, bottom), mode="replicate")
     blur = _gathered if x[0].numel() <= _SMALL else _accumulated
-    return blur(padded, down + reach, across + reach, weights, x.shape)
+    return blur(padded, down + top, across + left, weights, x.shape)
+
+
+def _margins(shifts: Tensor) -> tuple[int, int]:
+    """Return how far the shifts reach beyond the first and beyond the last pixel of an axis."""
+    return max(0, -int(shifts.min())), max(0, int(shifts.max()))
 
 
 def _weights(radius: int, sigma: float) -> Tensor:
@@ -47,20 +52,22 @@ def _gathered(padded: Tensor, tops: Tensor, lefts: Tensor, weights: Tensor, shap
     # A view of every window of the image's shape, indexed by the position of its first value.
     windows = padded.as_strided((padded.numel() - last, channels, height, width), (1, plane, row, 1))
     first = torch.arange(n)[:, None] * padded.stride(0) + tops * row + lefts
-    blurred = []
-    for some in torch.split(first, max(1, _CACHE // (len(weights) * shape[1:].numel()))):
+    together = max(1, _CACHE // (len(weights) * shape[1:].numel()))
+    blurred = padded.new_empty(n, 1, shape[1:].numel())
+    for some, out in zip(torch.split(first, together), torch.split(blurred, together), strict=True):
         shifted = windows.index_select(0, some.flatten()).view(len(some), len(weights), -1)
-        blurred.append(torch.bmm(weights.float().expand(len(some), 1, -1), shifted))
-    return torch.cat(blurred).view(shape)
+        torch.bmm(weights.float().expand(len(some), 1, -1), shifted, out=out)
+    return blurred.view(shape)
 
 
 def _accumulated(padded: Tensor, tops: Tensor, lefts: Tensor, weights: Tensor, shape: torch.Size) -> Tensor:
-    height, width = shape[2:]
+    _, plane, row, _ = padded.stride()
     out = padded.new_zeros(shape)
     for i, result in enumerate(out.unbind()):
         taps: dict[tuple[int, int], float] = {}
         for top, left, weight in zip(tops[i].tolist(), lefts[i].tolist(), weights.tolist(), strict=True):
             taps[top, left] = taps.get((top, left), 0.0) + weight  # several steps may round to one pixel
         for (top, left), weight in taps.items():
-            result.add_(padded[i, :, top : top + height, left : left + width], alpha=weight)
+            window = padded.as_strided(shape[1:], (plane, row, 1), i * padded.stride(0) + top * row + left)
+            result.add_(window, alpha=weight)
     return out

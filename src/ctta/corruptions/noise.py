@@ -30,7 +30,7 @@ def shot_noise(x: Tensor, c: Constants, draws: Draws) -> Tensor:
         draws: Random numbers for the photon counts.
     """
     photons = min(c["photons"], 1e9)  # more would overflow, and change no value by a hundredth of a grey level
-    return poisson(x, photons, draws.uniform(*x.shape[1:])) * (255 / photons)
+    return poisson(x, photons, draws.uniform(*x.shape[1:])).mul_(255 / photons)
 
 
 def impulse_noise(x: Tensor, c: Constants, draws: Draws) -> Tensor:

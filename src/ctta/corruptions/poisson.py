@@ -18,24 +18,26 @@ def poisson(levels: Tensor, photons: float, uniform: Tensor) -> Tensor:
     Args:
         levels: Grey levels, uint8.
         photons: Expected count at white.
-        uniform: A random number in [0, 1) for every value.
+        uniform: A random number in [0, 1) for every value. Overwritten.
     """
     if photons > _MANY:
         rate = levels.float() * (photons / 255)
         counts: Tensor = (rate + rate.sqrt() * torch.special.ndtri(uniform.clamp(min=2**-25))).round_().clamp_(min=0)
         return counts
-    accept, own, alias = _tables(photons)
-    scaled = uniform * (len(accept) // 256)
+    accept, counts = _tables(photons)
+    width = len(accept) // 256
+    scaled = uniform.mul_(width).flatten()
     column = scaled.int()
-    cell = (levels.int() * (len(accept) // 256)).add_(column).flatten()
-    accepted = scaled.sub_(column).flatten() < accept.index_select(0, cell)
-    counts = torch.where(accepted, own.index_select(0, cell), alias.index_select(0, cell))
-    return counts.view(levels.shape)
+    cell = levels.int().flatten().mul_(width).add_(column)
+    chosen = accept.index_select(0, cell)
+    rejected = scaled.sub_(column) >= chosen
+    torch.index_select(counts, 0, cell.add_(rejected, alpha=len(accept)), out=chosen)
+    return chosen.view(levels.shape)
 
 
 @lru_cache(maxsize=32)
-def _tables(photons: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Build Walker's tables: for every grey level and column the acceptance share, its count and the alias count."""
+def _tables(photons: float) -> tuple[Tensor, Tensor]:
+    """Build Walker's tables: acceptance shares by grey level and column; own counts, then alias counts."""
     rate = torch.arange(256, dtype=torch.float64)[:, None] * photons / 255
     reach = 8 * rate.sqrt() + 12  # the tails beyond have a probability below 1e-12
     first = (rate - reach).floor().clamp(min=0)
@@ -56,4 +58,4 @@ def _tables(photons: float) -> tuple[Tensor, Tensor, Tensor]:
         alias.scatter_(1, poor, torch.where(open_, rich, alias.gather(1, poor)))
         mass.scatter_(1, poor, torch.where(open_, 1, least))
         mass.scatter_(1, rich, torch.where(open_, most - (1 - least), mass.gather(1, rich)))
-    return accept.float().flatten(), counts.float().flatten(), (first + alias).float().flatten()
+    return accept.float().flatten(), torch.stack([counts, first + alias]).float().flatten()

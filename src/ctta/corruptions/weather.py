@@ -27,15 +27,15 @@ def snow(x: Tensor, c: Constants, draws: Draws) -> Tensor:
     height, width = x.shape[-2:]
     # The published code zooms into a larger noise field; draw only the centre, which is all that remains.
     h, w = central_crop(height, c["zoom"])[0], central_crop(width, c["zoom"])[0]
-    field = draws.normal(1, h, w) * c["sd"] + c["mean"]
+    field = draws.normal(1, h, w).mul_(c["sd"]).add_(c["mean"])
     flakes = separable(field, zoom_matrix(height, c["zoom"]), zoom_matrix(width, c["zoom"]))
-    flakes = torch.where(flakes < c["threshold"], 0, flakes).clamp_(0, 1).mul_(255).floor_()
+    flakes.masked_fill_(flakes < c["threshold"], 0).clamp_(0, 1).mul_(255).floor_()
     degrees = draws.uniform(1).flatten() * 90 - 135
     layer = motion(flakes, int(c["radius"]), c["sigma"], degrees).round_()
 
     levels = x.float()
-    whitened = torch.maximum(levels, luma(levels) * 1.5 + 127.5)
-    return levels * c["keep"] + whitened * (1 - c["keep"]) + (layer + layer.rot90(2, (2, 3)))
+    whitened = torch.maximum(levels, luma(levels).mul(1.5).add_(127.5)).mul_(1 - c["keep"])
+    return levels.mul_(c["keep"]).add_(whitened).add_(layer + layer.rot90(2, (2, 3)))
 
 
 def frost(x: Tensor, c: Constants, draws: Draws) -> Tensor:
@@ -54,7 +54,7 @@ def frost(x: Tensor, c: Constants, draws: Draws) -> Tensor:
         top, left = int(down * (pane.shape[1] - height)), int(across * (pane.shape[2] - width))
         crops.append(pane[:, top : top + height, left : left + width])
     layer = torch.stack(crops).float()
-    return x * c["image"] + (luma(layer) if channels == 1 else layer) * c["frost"]
+    return (x * c["image"]).add_((luma(layer) if channels == 1 else layer).mul_(c["frost"]))
 
 
 def fog(x: Tensor, c: Constants, draws: Draws) -> Tensor:
@@ -67,7 +67,7 @@ def fog(x: Tensor, c: Constants, draws: Draws) -> Tensor:
     """
     height, width = x.shape[-2:]
     size = 1 << (max(height, width) - 1).bit_length()
-    haze = plasma(draws.uniform(size, size) * 2 - 1, c["decay"])[:, None, :height, :width]
+    haze = plasma(draws.uniform(size, size).mul_(2).sub_(1), c["decay"])[:, None, :height, :width]
     brightest = x.flatten(1).amax(1).float()[:, None, None, None]
     strength = 255 * c["strength"]
-    return (x + haze * strength) * (brightest / (brightest + strength))
+    return (x + haze * strength).mul_(brightest / (brightest + strength))
