@@ -1,4 +1,4 @@
-"""Long streams: the memory of every method is flat. `python -m hostile.long_streams tent sar` follows some methods only."""
+"""Long streams: the memory of every method is flat; `python -m hostile.long_streams tent sar` follows two of them."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def violations(name: str, uses: list[Use], *, with_rss: bool = True) -> list[str
 
 
 def main(count: int, seed: int, names: Sequence[str] = ()) -> None:
-    """Take `count` steps with every method, or with those named, and print what each held at the start and at the end."""
+    """Take `count` steps with every method, or with those named, and print what each held in the middle and last."""
     wrong = []
     for name in names or sorted(methods()):
         cls = methods()[name]
