@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ctta._system.module_copy import deepcopy_module
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
 from ctta.errors import ContractBroken
@@ -48,7 +48,7 @@ class Subject:
 
     def source(self) -> nn.Module:
         """Return a fresh copy of the source model."""
-        return copy.deepcopy(self._model)
+        return deepcopy_module(self._model)
 
     def classifier(self) -> Classifier:
         """Return a fresh copy of the source model, wrapped in a Classifier."""
