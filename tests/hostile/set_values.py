@@ -29,7 +29,17 @@ VALUES = (
     *("[]", "[1]", "[1, 2, 3]", "(1,)", "()", "{}", "{'a': 1}", "{1, 2}", "{[]: 1}", "{[1]}", "[[[]]]", "[None]"),
     *("b'x'", "...", "lambda x: x", "__import__('os')", "print(1)", "x.y", "1 if True else 2", "f'{1}'", "'\\d'"),
     *("batch", "source", "prior", "prior:16", "prior:16.0", "prior:-1", "prior:nan", "prior:1e999", "prior:", ":16"),
-    *("share:0.4", "share:2", "share:1_0", "misfit", "misfit:0", "moving:0.05", "moving: .5", "moving:0.5:1", "PRIOR:1"),
+    *(
+        "share:0.4",
+        "share:2",
+        "share:1_0",
+        "misfit",
+        "misfit:0",
+        "moving:0.05",
+        "moving: .5",
+        "moving:0.5:1",
+        "PRIOR:1",
+    ),
     *("(" * 3_000, "[" * 300 + "]" * 300, "-" * 10_000 + "1", "1+" * 5_000 + "1", "a" * 10_000),
     *(
         "é",
