@@ -43,7 +43,7 @@ class Answer:
                 # A copy, because learning will use the original logits.
                 self.logits = next(self._work).clone()
         except BaseException:
-            self.undo()
+            self._undo()
             raise
 
     def learn(self) -> Step:
@@ -58,15 +58,15 @@ class Answer:
             self._end()
             return step
         except BaseException:
-            self.undo()
+            self._undo()
             raise
 
     def forget(self) -> None:
         """Undo everything that the batch changed in the adapter."""
         self._unfinished()
-        self.undo()
+        self._undo()
 
-    def undo(self) -> None:
+    def _undo(self) -> None:
         """Return the adapter to its state before the batch, even if learning has ended, and release it."""
         try:
             if self._work is not None:
@@ -78,8 +78,8 @@ class Answer:
             self._end()
             raise
 
-    def keep_for_undo(self) -> None:
-        """Copy the parameters now, if learning did not change them, so that `undo` also undoes later changes."""
+    def _keep_for_undo(self) -> None:
+        """Copy the parameters now, if learning did not change them, so that ``_undo`` also undoes later changes."""
         if self._before is not None:
             self._before.keep_parameters()
 

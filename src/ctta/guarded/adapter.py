@@ -152,23 +152,6 @@ class Guarded(Facade):
             self._states.learnt()
         return self.verdict
 
-    def savepoint(self) -> Callable[[], None]:
-        """Remember the state of the guard and the window; the function that is returned puts it back."""
-        window = self.inner._window
-        held = None if window is None else window.state()
-        watch, pool, states = self.watch.state(), self.pool.state(), self._states.state()
-        signals, verdict = self.signals, self.verdict
-
-        def put_back() -> None:
-            if window is not None and held is not None:
-                window.load(held)
-            self.watch.load(watch)
-            self.pool.load(pool)
-            self._states.load(states)
-            self.signals, self.verdict = signals, verdict
-
-        return put_back
-
     def refer(self, x: Tensor, *, pushed: bool) -> Tensor:
         """Let the unadapted network predict for a batch, with the images of the window if there is one.
 
@@ -251,6 +234,23 @@ class Guarded(Facade):
     def __repr__(self) -> str:
         """Show the guarded adapter, and the guard's phase."""
         return f"Guarded({self.inner!r}, guard {self.watch.phase})"
+
+    def _guard_savepoint(self) -> Callable[[], None]:
+        """Remember the state of the guard and the window; the function that is returned puts it back."""
+        window = self.inner._window
+        held = None if window is None else window.state()
+        watch, pool, states = self.watch.state(), self.pool.state(), self._states.state()
+        signals, verdict = self.signals, self.verdict
+
+        def put_back() -> None:
+            if window is not None and held is not None:
+                window.load(held)
+            self.watch.load(watch)
+            self.pool.load(pool)
+            self._states.load(states)
+            self.signals, self.verdict = signals, verdict
+
+        return put_back
 
     def _begin(self) -> None:
         self._states.begin()

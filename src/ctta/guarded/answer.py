@@ -48,7 +48,7 @@ class GuardedAnswer(Answer):
                 self._referred = None
                 self.logits = self._answer_frozen() if self._own is None else self._own
         except BaseException:
-            self.undo()
+            self._undo()
             raise
 
     def learn(self) -> Step:
@@ -57,27 +57,27 @@ class GuardedAnswer(Answer):
         If an exception interrupts it at any moment, Ctrl-C included, adapter and guard are as before the batch.
         """
         self._require_open()
-        put_back = self._guarded.savepoint()
+        put_back = self._guarded._guard_savepoint()
         try:
             step = self._learn_and_judge()
             self._open = False
             return step
         except BaseException:
             put_back()
-            self.undo()
+            self._undo()
             raise
 
     def forget(self) -> None:
         """Undo everything that the batch changed in the adapter."""
         self._require_open()
-        self.undo()
+        self._undo()
 
-    def undo(self) -> None:
+    def _undo(self) -> None:
         """Return the adapter to its state before the batch and release it; the guard stays as it is."""
         if self._inner is None:
             self._guarded._lock.release(self)
         else:
-            self._inner.undo()
+            self._inner._undo()
         self._open = False
 
     def _learn_and_judge(self) -> Step:
@@ -95,7 +95,7 @@ class GuardedAnswer(Answer):
         compared = None
         if self._compares and self._referred is not None:
             compared = guarded.pool.add(self._own, self._referred, guarded.reference.logit_scale)
-        self._inner.keep_for_undo()  # an alarm may replace the parameters
+        self._inner._keep_for_undo()  # an alarm may replace the parameters
         verdict = guarded.judge(signals_of(self._own, step, compared), learnt=True)
         return Step(self.logits, step.loss, {**step.log, **self._log(verdict)})
 
