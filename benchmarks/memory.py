@@ -37,9 +37,15 @@ class Bytes(NamedTuple):
 def live_bytes(work: Callable[[], object]) -> Bytes:
     """Measure the tensor memory that a function allocates; its return value counts as left."""
     gc.collect()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        kept = work()
-        gc.collect()
+    frozen_before = gc.get_freeze_count() > 0
+    gc.freeze()  # the collections below look at new objects only
+    try:
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+            kept = work()
+            gc.collect()
+    finally:
+        if not frozen_before:
+            gc.unfreeze()
     assert profiler.profiler is not None
     events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
     events.sort(key=lambda event: event.start_ns())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -18,6 +19,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and bf16_crashes():
         os.environ.update([WITHOUT_AMX])
         bf16_crashes.cache_clear()
+
+
+def pytest_collection_finish() -> None:
+    """Leave the modules and tests that exist now out of garbage collection: they stay, and there are many of them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,6 +13,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 
 from ctta._checks.model import check_logits, check_model
 from ctta._system.module_caches import ModuleCaches, drop_caches
+from ctta._system.module_copy import note_empty_tables
 from ctta._system.tensor_digest import add_value
 from ctta.errors import HeadNotFound, ImageShape, ModelError, ParameterError, SharedHead
 
@@ -210,6 +211,7 @@ class Classifier(nn.Module):
                     vars(module)[name] = value.detach()
         new = type(self).__new__(type(self))
         memo[id(self)] = new
+        note_empty_tables(self, memo)
         new.__dict__ = copy.deepcopy(self.__dict__, memo)
         new._caches = ModuleCaches(new.model)  # modules may have been added since this one was built
         return new

@@ -111,6 +111,7 @@ def test_every_form_of_a_stream_gives_the_numbers_of_the_plain_loop(form: Callab
         ([("ab", [0, 1])], errors.ImageDtype, "got str"),
         ([(torch.full((2, 3, 8, 8), 99.0), [0, 1])], errors.ImageRange, "Divide"),
         ([(torch.zeros(2, 3, 8, 8), torch.eye(2, CLASSES))], errors.LabelError, "argmax"),
+        ([(torch.zeros(2, 3, 8, 8), torch.zeros(2, 1, dtype=torch.long))], errors.LabelError, r"squeeze\(1\)"),
         ([(torch.zeros(2, 3, 8, 8), torch.zeros(2))], errors.LabelError, "float32"),
         ([(torch.zeros(2, 3, 8, 8), torch.zeros(2, dtype=torch.bool))], errors.LabelError, "bool"),
         ([(torch.zeros(2, 3, 8, 8), ["cat", "dog"])], errors.LabelError, "numbers"),

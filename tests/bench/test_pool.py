@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -43,20 +43,23 @@ def build():
         nn.Conv2d(3, 4, 3, stride=4), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10)
     )
 
-class Halting(ctta.Tent):
-    '''Tent whose process stands still in the middle of a run, where HALT is set.'''
+class Halting(ctta.BNEMA):
+    '''A method with a state whose process stands still in the middle of a run, where HALT is set.'''
     def adapt(self, x):
         if self.steps == 10 and "HALT" in os.environ:
             os.kill(os.getpid(), signal.SIGSTOP)
         return (yield from super().adapt(x))
 """
 STEPS = 24
-OPTIONS = "--corruptions fog,contrast --images 60 --batch-size 5 --seed 0..2 --workers 2 --save-every 3600"
+OPTIONS = "--corruptions fog,contrast --images 60 --batch-size 5 --workers 2 --save-every 3600"
 
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A method that holds the workers of ``parent``, and is Tent in this process; and a model."""
+    """A method that holds the workers of ``parent``, and is like any other in this process; and a model.
+
+    It has no optimizer: building the first one of a process takes torch as long as its own import.
+    """
     file = tmp_path_factory.mktemp("code") / "halting.py"
     file.write_text(CODE)
     return file
@@ -93,13 +96,23 @@ def line(code: Path, images: Path) -> list[str]:
     return ["run", *own, *OPTIONS.split()]
 
 
+THREE_SEEDS = ("--seed", "0..2")
+one_job = pytest.mark.parametrize("seeds", [("--seed", "0")], ids=["one job"])
+
+
 @pytest.fixture
-def parent(line: list[str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that runs the jobs in two workers, all in a new process group."""
+def seeds() -> tuple[str, str]:
+    """The seeds of ``parent``: three jobs for two workers."""
+    return THREE_SEEDS
+
+
+@pytest.fixture
+def parent(line: list[str], seeds: tuple[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs the jobs in two workers, or one job in one, all in a new process group."""
     # Tests may run in a background script, for which Ctrl-C is ignored.
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     process = subprocess.Popen(
-        [sys.executable, "-c", f"{heard}; from ctta.cli import main; main()", *line, "--out", str(tmp_path)],
+        [sys.executable, "-c", f"{heard}; from ctta.cli import main; main()", *line, *seeds, "--out", str(tmp_path)],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -147,12 +160,12 @@ def run_of(worker: int) -> Path:
     raise AssertionError(f"worker {worker} is at no run")
 
 
-def hold(parent: int) -> dict[int, Path]:
-    """Wait until two workers are paused, each in the middle of a run; return those runs."""
+def hold(parent: int, workers: int = 2) -> dict[int, Path]:
+    """Wait until all workers are paused, each in the middle of a run; return those runs."""
 
     def held() -> list[int]:
         found = [number for number, state, above, _ in processes() if above == parent and state == "T"]
-        return found if len(found) == 2 else []
+        return found if len(found) == workers else []
 
     return {worker: run_of(worker) for worker in wait_for(held, every=0.1)}
 
@@ -193,7 +206,7 @@ def test_workers_give_the_numbers_events_and_messages_of_one_process(
 ) -> None:
     runs, events = tmp_path / "runs", tmp_path / "events"
     [done] = run_jobs(jobs[:1], runs)
-    result = CliRunner().invoke(app, [*line, "--out", str(runs), "--tensorboard", str(events)])
+    result = CliRunner().invoke(app, [*line, *THREE_SEEDS, "--out", str(runs), "--tensorboard", str(events)])
     assert result.exit_code == 0, result.output
     assert f"already done, {runs / done.address / 'record.json'}" in result.stderr.splitlines()
     assert result.stderr.count("already done") == 1
@@ -206,18 +219,12 @@ def test_workers_give_the_numbers_events_and_messages_of_one_process(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("signalled", "how"), [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM)])
 def test_ctrl_c_with_workers_saves_every_run_and_leaves_no_process(
-    parent: subprocess.Popen[str],
-    tmp_path: Path,
-    jobs: list[Job],
-    whole: Any,
-    signalled: Callable[..., None],
-    how: signal.Signals,
+    parent: subprocess.Popen[str], tmp_path: Path, jobs: list[Job], whole: Any
 ) -> None:
     runs = hold(parent.pid)
     begun = set(tmp_path.iterdir())
-    signalled(parent.pid, how)
+    os.killpg(parent.pid, signal.SIGINT)
     wait_for(lambda: all(map(asked_to_end, runs)))
     let_go(runs)
     assert "Traceback" not in output_at_the_end(parent) and parent.returncode > 0
@@ -225,38 +232,59 @@ def test_ctrl_c_with_workers_saves_every_run_and_leaves_no_process(
     check_saved(runs.values(), tmp_path, jobs, whole)
 
 
+# The tests below are about what a parent asks of each of its workers: one worker shows it.
+
+
 @pytest.mark.slow
+@one_job
+def test_a_parent_that_is_terminated_saves_its_run_and_leaves_no_process(
+    parent: subprocess.Popen[str], tmp_path: Path, jobs: list[Job], whole: Any
+) -> None:
+    runs = hold(parent.pid, workers=1)
+    begun = set(tmp_path.iterdir())
+    os.kill(parent.pid, signal.SIGTERM)
+    wait_for(lambda: all(map(asked_to_end, runs)))
+    let_go(runs)
+    assert "Traceback" not in output_at_the_end(parent) and parent.returncode > 0
+    assert set(tmp_path.iterdir()) == begun
+    check_saved(runs.values(), tmp_path, jobs[:1], whole[:1])
+
+
+@pytest.mark.slow
+@one_job
 def test_ctrl_c_again_does_not_wait_for_the_workers(parent: subprocess.Popen[str]) -> None:
-    runs = hold(parent.pid)
+    runs = hold(parent.pid, workers=1)
     os.killpg(parent.pid, signal.SIGINT)
     wait_for(lambda: all(map(asked_to_end, runs)))
-    # The workers are paused: they cannot end by themselves.
+    # The worker is paused: it cannot end by itself.
     os.killpg(parent.pid, signal.SIGINT)
     assert "Traceback" not in output_at_the_end(parent) and parent.returncode > 0
 
 
 @pytest.mark.slow
-def test_workers_save_and_end_when_their_parent_is_killed(
+@one_job
+def test_a_worker_saves_and_ends_when_its_parent_is_killed(
     parent: subprocess.Popen[str], tmp_path: Path, jobs: list[Job], whole: Any
 ) -> None:
-    runs = hold(parent.pid)
+    runs = hold(parent.pid, workers=1)
     begun = set(tmp_path.iterdir())
     parent.kill()
     parent.wait()
     let_go(runs)
     assert "Traceback" not in output_at_the_end(parent)
     assert set(tmp_path.iterdir()) == begun
-    check_saved(runs.values(), tmp_path, jobs, whole)
+    check_saved(runs.values(), tmp_path, jobs[:1], whole[:1])
 
 
-def test_a_worker_that_is_killed_is_named(jobs: list[Job], tmp_path: Path) -> None:
-    def kill() -> None:
-        os.kill(wait_for(lambda: workers_of(os.getpid()))[0], signal.SIGKILL)
-
-    with ThreadPoolExecutor(1) as pool, pytest.raises(WorkerLost, match=r"Halting with seed \d is gone \(exit code -9"):
-        killed = pool.submit(kill)
-        run_jobs(jobs, tmp_path, workers=2)
-    killed.result()
+def test_a_worker_that_is_killed_is_named(jobs: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HALT", "1")  # in the worker: this process takes no step
+    with (
+        ThreadPoolExecutor(1) as pool,
+        pytest.raises(WorkerLost, match=r"Halting with seed 0 is gone \(exit code -9"),
+    ):
+        held = pool.submit(hold, os.getpid(), workers=1)
+        held.add_done_callback(lambda done: [os.kill(worker, signal.SIGKILL) for worker in done.result()])
+        run_jobs(jobs[:1], tmp_path, workers=2)
     assert not workers_of(os.getpid())
 
 

@@ -19,8 +19,11 @@ FAMILIES = {"bn": bn_cnn, "ln": ln_vit, "gn": gn_cnn}
 ONCE = {"any_norm", "memory_is_flat", "every_argument_counts", "constructor_reads_nothing", "clean_stream"}
 
 # Points about the order of calls and the state around them: a method tells batch norm from other norm layers, but not
-# layer norm from group norm, so that one of the two is enough.
+# layer norm from group norm, so that one of the two is enough here; tests/hostile/contract_points.py has all.
 TWICE = {
+    "reset_restores",
+    "resume_bit_equal",
+    "predict_leaves_no_trace",
     "seeded",
     "grad_modes",
     "accidents_do_not_reach_weights",

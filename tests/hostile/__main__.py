@@ -14,9 +14,14 @@ from pathlib import Path
 from types import ModuleType
 
 
-def scripts() -> dict[str, ModuleType]:
-    names = [path.stem for path in sorted(Path(__file__).parent.glob("[!_]*.py")) if not path.stem.startswith("test_")]
-    modules = {name: importlib.import_module(f"hostile.{name}") for name in names}
+def names() -> list[str]:
+    """The modules of this folder that are not tests of short forms."""
+    return [path.stem for path in sorted(Path(__file__).parent.glob("[!_]*.py")) if not path.stem.startswith("test_")]
+
+
+def scripts(chosen: list[str]) -> dict[str, ModuleType]:
+    """Import the modules that were chosen, or all, and return those that are scripts."""
+    modules = {name: importlib.import_module(f"hostile.{name}") for name in chosen or names()}
     return {name: module for name, module in modules.items() if hasattr(module, "LONG") and hasattr(module, "main")}
 
 
@@ -26,11 +31,13 @@ def main() -> int:
     parser.add_argument("--count", type=int, help="default: the long count of each script")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    known, failed = scripts(), []
-    for name in asked.names or known:
+    if unknown := set(asked.names) - set(names()):
+        parser.error(f"no such script: {', '.join(sorted(unknown))}")
+    failed = []
+    for name, script in scripts(asked.names).items():
         begin = time.monotonic()
         try:
-            known[name].main(asked.count or known[name].LONG, asked.seed)
+            script.main(asked.count or script.LONG, asked.seed)
         except Exception:
             traceback.print_exc()
             failed.append(name)

@@ -1,4 +1,4 @@
-"""Ctrl-C at a random line of a step: the state is the one before the step or the one after it."""
+"""Ctrl-C at a random line of a step, or of its two halves: the state is the one before the batch or after it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from torch import Tensor
+
+from ctta._adapter.answer import Answer
 from ctta.adapter import Adapter
+from ctta.errors import AnswerFinished
+from ctta.guarded import Guarded
 from ctta.registry import methods
 from ctta.testing.compare import difference
 from ctta.testing.subject import Subject
@@ -32,19 +37,44 @@ BUSY: dict[str, dict[str, Any]] = {
 }
 
 
+Call = Callable[[Adapter, Tensor, list[Answer]], object]
+
+
+def step(adapter: Adapter, x: Tensor, kept: list[Answer]) -> None:
+    """Predict and learn in one call."""
+    adapter.step(x)
+
+
+def ask_and_learn(adapter: Adapter, x: Tensor, kept: list[Answer]) -> None:
+    """Predict and learn in two calls; the user keeps the answer."""
+    kept.append(adapter.ask(x))
+    kept[0].learn()
+
+
+def ask_and_forget(adapter: Adapter, x: Tensor, kept: list[Answer]) -> None:
+    """Predict, and undo what the batch changed."""
+    kept.append(adapter.ask(x))
+    kept[0].forget()
+
+
+CALLS: tuple[Call, ...] = (step, ask_and_learn, ask_and_forget)
+
+
 def main(count: int, seed: int) -> None:
-    """Interrupt ``count`` steps, spread over all methods, and raise on the first torn state."""
+    """Interrupt ``count`` calls, spread over all methods, and raise on the first torn state."""
     chance = random.Random(seed)
     names = sorted(methods())
     undone = 0
     for i in range(count):
-        undone += interrupted_step_is_whole(names[i % len(names)], chance)
-    print(f"{count} interrupted steps of {len(names)} methods: {undone} undone, {count - undone} finished, 0 torn")
+        # Two of four calls are whole steps; one of eight adapters has a guard.
+        call = CALLS[i // len(names) % 4 % 3]
+        undone += interrupted_call_is_whole(names[i % len(names)], chance, call, guarded=chance.random() < 1 / 8)
+    print(f"{count} interrupted calls of {len(names)} methods: {undone} undone, {count - undone} finished, 0 torn")
 
 
-def interrupted_step_is_whole(name: str, chance: random.Random) -> bool:
-    """Interrupt one step of a method and return whether it was undone; raise AssertionError on a torn state."""
-    subject = Subject(methods()[name])
+def interrupted_call_is_whole(name: str, chance: random.Random, call: Call = step, *, guarded: bool = False) -> bool:
+    """Interrupt one call of a method and return whether it was undone; raise AssertionError on a torn state."""
+    subject = Subject(_maker(name, guarded))
     arguments = BUSY.get(name, {}) | chance.choice(
         [{}, {"window": 16}] if "window" in methods()[name].arguments() else [{}]
     )
@@ -55,17 +85,36 @@ def interrupted_step_is_whole(name: str, chance: random.Random) -> bool:
     x = batches[3]
     before = adapter.state_dict()
     finished = copy.deepcopy(adapter)
-    lines = _lines(lambda: finished.step(x))
+    lines = _lines(lambda: call(finished, x, []))
     after = finished.state_dict()
     line = chance.randrange(lines)
-    with contextlib.suppress(KeyboardInterrupt):
-        _interrupt(lambda: adapter.step(x), line)
+    kept: list[Answer] = []
+    interrupted = None
+    try:
+        _interrupt(lambda: call(adapter, x, kept), line)
+    except KeyboardInterrupt as error:
+        interrupted = error  # and its traceback, as in a notebook
+    for answer in kept:
+        with contextlib.suppress(AnswerFinished):
+            answer.forget()  # the interrupt arrived before the call to learn or forget had begun
     found = adapter.state_dict()
     undone = difference(before, found) is None
     torn = None if undone else difference(after, found)
-    assert torn is None, f"{name} {arguments}, interrupted at line {line} of {lines}: {torn}"
+    where = f"{name} {arguments}, {call.__name__}, {guarded=}, interrupted at line {line} of {lines}"
+    assert torn is None, f"{where}: {torn}"
     _goes_on(adapter, subject, arguments, before if undone else after, batches[4])
+    assert interrupted is not None, f"{where}: not interrupted"
     return undone
+
+
+def _maker(name: str, guarded: bool) -> Callable[..., Adapter]:
+    """Build a method, or one with a guard that soon raises an alarm."""
+    if not guarded:
+        return methods()[name]
+    rules = "drift > 0: fallback; entropy > 0: rollback"
+    return lambda model, **arguments: Guarded(
+        methods()[name](model, **arguments), rules=rules, patience=60.0, cooldown=1, keep_every=1, every=1
+    )
 
 
 def _goes_on(adapter: Adapter, subject: Subject, arguments: dict[str, Any], state: Any, x: Any) -> None:

@@ -1,13 +1,14 @@
-"""Long streams: the memory of every method is flat."""
+"""Long streams: the memory of every method is flat; `python -m hostile.long_streams tent sar` follows two of them."""
 
 from __future__ import annotations
 
+import argparse
 import gc
 import random
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,10 +119,11 @@ def violations(name: str, uses: list[Use], *, with_rss: bool = True) -> list[str
     return found
 
 
-def main(count: int, seed: int) -> None:
-    """Take `count` steps with every method and print what each held at the start and at the end."""
+def main(count: int, seed: int, names: Sequence[str] = ()) -> None:
+    """Take `count` steps with every method, or with those named, and print what each held in the middle and last."""
     wrong = []
-    for name, cls in sorted(methods().items()):
+    for name in names or sorted(methods()):
+        cls = methods()[name]
         began = time.monotonic()
         adapter = cls(model(seed), **SETTINGS.get(name, {}))
         uses = follow(adapter, count, seed)
@@ -141,4 +143,8 @@ def main(count: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(LONG, seed=0)
+    parser = argparse.ArgumentParser(description="Take many steps and watch the memory.")
+    parser.add_argument("methods", nargs="*", help="default: all")
+    parser.add_argument("--count", type=int, default=LONG, help="steps")
+    asked = parser.parse_args()
+    main(asked.count, seed=0, names=asked.methods)

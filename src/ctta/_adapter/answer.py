@@ -11,6 +11,7 @@ from torch import Tensor
 from ctta.errors import AnswerFinished
 
 if TYPE_CHECKING:
+    from ctta._adapter.savepoint import Savepoint
     from ctta.adapter import Adapter, Step
 
 
@@ -32,41 +33,59 @@ class Answer:
 
     def __init__(self, adapter: Adapter, start: Callable[[], Generator[Tensor, None, Step]]) -> None:
         self._work: Generator[Tensor, None, Step] | None = None
+        self._before: Savepoint | None = None
         self._adapter = adapter
-        adapter._lock.hold(self)
         try:
+            adapter._lock.hold(self)
             self._before = adapter._savepoint()
-            try:
-                with torch.enable_grad():
-                    self._work = start()
-                    # A copy, because learning will use the original logits.
-                    self.logits = next(self._work).clone()
-            except BaseException:
-                self._before.put_back()
-                raise
+            with torch.enable_grad():
+                self._work = start()
+                # A copy, because learning will use the original logits.
+                self.logits = next(self._work).clone()
         except BaseException:
-            self._end()
+            self._undo()
             raise
 
     def learn(self) -> Step:
-        """Learn from the batch and return what `Adapter.step` would have returned."""
+        """Learn from the batch and return what `Adapter.step` would have returned.
+
+        If an exception interrupts it at any moment, Ctrl-C included, the batch is forgotten.
+        """
         work = self._unfinished()
         try:
             with torch.enable_grad():
-                return finish(work)
-        except BaseException:
-            self._before.put_back()
-            raise
-        finally:
+                step = finish(work)
             self._end()
+            return step
+        except BaseException:
+            self._undo()
+            raise
 
     def forget(self) -> None:
         """Undo everything that the batch changed in the adapter."""
-        self._unfinished().close()
+        self._unfinished()
+        self._undo()
+
+    def _undo(self) -> None:
+        """Return the adapter to its state before the batch, even if learning has ended, and release it."""
         try:
-            self._before.put_back()
-        finally:
+            if self._work is not None:
+                self._work.close()
+            self._put_back()
             self._end()
+        except BaseException:  # a Ctrl-C that interrupted the lines above
+            self._put_back()
+            self._end()
+            raise
+
+    def _keep_for_undo(self) -> None:
+        """Copy the parameters now, if learning did not change them, so that ``_undo`` also undoes later changes."""
+        if self._before is not None:
+            self._before.keep_parameters()
+
+    def _put_back(self) -> None:
+        if self._before is not None:
+            self._before.put_back()
 
     def _unfinished(self) -> Generator[Tensor, None, Step]:
         if self._work is None:
@@ -75,8 +94,9 @@ class Answer:
 
     def _end(self) -> None:
         self._work = None
-        self._adapter._undo = None
-        self._adapter._lock.release()
+        if self._before is not None and self._adapter._undo is self._before:
+            self._adapter._undo = None
+        self._adapter._lock.release(self)
 
     def __del__(self) -> None:
         if getattr(self, "_work", None) is not None:

@@ -39,15 +39,21 @@ class ExclusiveLock:
         """
         self._take(weakref.ref(holder))
 
-    def release(self) -> None:
-        """Release the lock."""
-        self._held.pop("by", None)
+    def release(self, holder: object) -> None:
+        """Release the lock if this object holds it.
+
+        Args:
+            holder: The object for which it was acquired.
+        """
+        _, by = self._held.get("by", (0, None))
+        if isinstance(by, weakref.ref) and by() is holder:
+            self._held.pop("by", None)
 
     def __enter__(self) -> None:
         self._take(sys._getframe(1))
 
     def __exit__(self, *exc: object) -> None:
-        self.release()
+        self._held.pop("by", None)
 
     def _take(self, holder: FrameType | weakref.ref[object]) -> None:
         mine = (threading.get_ident(), holder)

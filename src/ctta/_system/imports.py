@@ -79,6 +79,8 @@ def load_module(origin: str) -> ModuleType:
     Raises:
         UserCodeError: If there is no such module or file, or it fails while it is imported.
     """
+    if not origin:
+        raise UserCodeError("No module or file is named. Write package.module:name or path/to/file.py:name.")
     if origin.endswith(".py"):
         return _load_file(Path(origin))
     with user_code(f"Importing {origin}"), _first_on_path(Path.cwd()):

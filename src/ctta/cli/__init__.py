@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import io
 import sys
 from typing import Annotated, Any
@@ -33,7 +34,14 @@ __all__ = ["app", "main"]
 
 
 class _Group(TyperGroup):
-    """Prints the errors of commands as one line on stderr."""
+    """Suggests the nearest command, and prints the errors of commands as one line on stderr."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; typer itself suggests a name only from version 0.20 on."""
+        close = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+        if close and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {close[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, and remember them for the records of runs."""

@@ -64,7 +64,9 @@ def labels_tensor(y: object, count: int) -> Tensor:
     """
     found = y if isinstance(y, Tensor) else _label_array(y)
     if found.shape != (count,):
-        hint = " Use y.argmax(1) on one-hot labels." if found.dim() == 2 and len(found) == count else ""
+        hint = ""
+        if found.dim() == 2 and len(found) == count:
+            hint = " Use y.squeeze(1)." if found.shape[1] == 1 else " Use y.argmax(1) on one-hot labels."
         raise LabelError(f"{count} images need {count} labels, (N,); got {tuple(found.shape)}.{hint}")
     if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
         raise LabelError(f"Labels must be integers, the numbers of the classes; got {found.dtype}. Use y.long().")

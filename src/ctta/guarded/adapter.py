@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from ctta._adapter.checkpoint import read, rebuild, settings_of
 from ctta._adapter.state import OptionalState
 from ctta._checks.arguments import Between
 from ctta.adapter import Adapter, Step
-from ctta.errors import CheckpointError, MethodMismatch, ParameterError
+from ctta.errors import AnswerFinished, CheckpointError, MethodMismatch, ParameterError
 from ctta.freeze import Frozen
 from ctta.guard import DEFAULT_TEXT, Signals, Verdict, Watch, parse_rules
 from ctta.guarded.answer import GuardedAnswer
@@ -88,7 +89,16 @@ class Guarded(Facade):
 
     def step(self, x: Tensor) -> Step:
         """Predict for a batch, then learn from it if the guard allows it."""
-        return self.ask(x).learn()
+        answer = None
+        try:
+            answer = self.ask(x)
+            return answer.learn()
+        except BaseException:
+            # A traceback would keep the answer alive, and with it the lock.
+            if answer is not None:
+                with suppress(AnswerFinished):
+                    answer.forget()
+            raise
 
     def predict(self, x: Tensor, *, allow_small: bool = False) -> Tensor:
         """Predict for a batch without changing anything; in a fallback, with the unadapted network."""
@@ -224,6 +234,23 @@ class Guarded(Facade):
     def __repr__(self) -> str:
         """Show the guarded adapter, and the guard's phase."""
         return f"Guarded({self.inner!r}, guard {self.watch.phase})"
+
+    def _guard_savepoint(self) -> Callable[[], None]:
+        """Remember the state of the guard and the window; the function that is returned puts it back."""
+        window = self.inner._window
+        held = None if window is None else window.state()
+        watch, pool, states = self.watch.state(), self.pool.state(), self._states.state()
+        signals, verdict = self.signals, self.verdict
+
+        def put_back() -> None:
+            if window is not None and held is not None:
+                window.load(held)
+            self.watch.load(watch)
+            self.pool.load(pool)
+            self._states.load(states)
+            self.signals, self.verdict = signals, verdict
+
+        return put_back
 
     def _begin(self) -> None:
         self._states.begin()

@@ -32,14 +32,14 @@ class GuardedAnswer(Answer):
         self._open = False
         watch = guarded.watch
         self._compares = watch.asks_reference()
-        if watch.learns():
-            self._inner = guarded.inner.ask(x)
-            self._own: Tensor | None = self._inner.logits
-        else:
-            guarded._lock.hold(self)
-            self._own = None
-        self._open = True
         try:
+            if watch.learns():
+                self._inner = guarded.inner.ask(x)
+                self._own: Tensor | None = self._inner.logits
+            else:
+                guarded._lock.hold(self)
+                self._own = None
+            self._open = True
             self._x, self._broken = guarded.inner._admit(x)
             if watch.falls_back():
                 self._referred: Tensor | None = self._refer()
@@ -48,15 +48,42 @@ class GuardedAnswer(Answer):
                 self._referred = None
                 self.logits = self._answer_frozen() if self._own is None else self._own
         except BaseException:
-            self.forget()
+            self._undo()
             raise
 
     def learn(self) -> Step:
-        """Learn from the batch if the guard allows it, and pass its signals to the guard."""
-        self._finish()
+        """Learn from the batch if the guard allows it, and pass its signals to the guard.
+
+        If an exception interrupts it at any moment, Ctrl-C included, adapter and guard are as before the batch.
+        """
+        self._require_open()
+        put_back = self._guarded._guard_savepoint()
+        try:
+            step = self._learn_and_judge()
+            self._open = False
+            return step
+        except BaseException:
+            put_back()
+            self._undo()
+            raise
+
+    def forget(self) -> None:
+        """Undo everything that the batch changed in the adapter."""
+        self._require_open()
+        self._undo()
+
+    def _undo(self) -> None:
+        """Return the adapter to its state before the batch and release it; the guard stays as it is."""
+        if self._inner is None:
+            self._guarded._lock.release(self)
+        else:
+            self._inner._undo()
+        self._open = False
+
+    def _learn_and_judge(self) -> Step:
         guarded = self._guarded
         if self._inner is None or self._own is None:
-            guarded._lock.release()
+            guarded._lock.release(self)
             guarded.see(self._x)
             verdict = guarded.judge(signals_of(self.logits), learnt=False)
             return Step(self.logits, log=self._log(verdict))
@@ -68,16 +95,9 @@ class GuardedAnswer(Answer):
         compared = None
         if self._compares and self._referred is not None:
             compared = guarded.pool.add(self._own, self._referred, guarded.reference.logit_scale)
+        self._inner._keep_for_undo()  # an alarm may replace the parameters
         verdict = guarded.judge(signals_of(self._own, step, compared), learnt=True)
         return Step(self.logits, step.loss, {**step.log, **self._log(verdict)})
-
-    def forget(self) -> None:
-        """Undo everything that the batch changed in the adapter."""
-        self._finish()
-        if self._inner is None:
-            self._guarded._lock.release()
-        else:
-            self._inner.forget()
 
     def _log(self, verdict: Verdict) -> dict[str, float]:
         watch, signals = self._guarded.watch, self._guarded.signals
@@ -99,10 +119,9 @@ class GuardedAnswer(Answer):
             inner._refuse_too_small(self._x)
         return inner._without_trace(lambda: inner._predict(self._x, self._broken, False))
 
-    def _finish(self) -> None:
+    def _require_open(self) -> None:
         if not self._open:
-            raise AnswerFinished("This answer was learnt from or forgotten before. Ask the adapter again.")
-        self._open = False
+            raise AnswerFinished("learn() or forget() was already called on this answer. Call ask() again.")
 
     def __del__(self) -> None:
         if getattr(self, "_open", False):

@@ -81,19 +81,22 @@ class _Existing:
 @contextmanager
 def _only_new_objects() -> Iterator[_Existing]:
     """Exclude the existing objects of the process from garbage collection, which would take most of the time."""
+    frozen_before = gc.get_freeze_count() > 0
     gc.collect()
+    gc.unfreeze()  # what is frozen is not among the objects that gc lists
     alive = gc.get_objects()
     # type() instead of isinstance, which would trigger lazy proxies of other libraries.
     existing = _Existing(
         [o for o in alive if type(o) in _CONTAINERS and o is not alive],
-        [o for o in alive if issubclass(type(o), Tensor)],
+        _tensors(alive),
     )
     del alive
     gc.freeze()
     try:
         yield existing
     finally:
-        gc.unfreeze()
+        if not frozen_before:
+            gc.unfreeze()
 
 
 def _in_use(existing: _Existing) -> _Use:
@@ -110,8 +113,9 @@ def _containers(alive: list[Any]) -> list[Sized]:
 
 
 def _tensors(alive: list[Any]) -> list[Tensor]:
-    # issubclass of the type: isinstance would trigger lazy proxies of other libraries.
-    return [o for o in alive if issubclass(type(o), Tensor)]
+    # By type: isinstance would trigger lazy proxies of other libraries.
+    kinds = {kind for kind in set(map(type, alive)) if issubclass(kind, Tensor)}
+    return [o for o in alive if type(o) in kinds]
 
 
 def _bytes(tensors: list[Tensor]) -> int:

@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ctta.adapter import Adapter
@@ -40,7 +39,7 @@ def only_trained_move(subject: Subject) -> None:
         # A layer that the method substituted for one of the source may keep its own statistics.
         if types.get(name) is type(module):
             frozen |= {f"{name}.{key}": b for key, b in module.named_buffers(recurse=False)}
-    for name in _updated_by_forward(subject):
+    for name in subject.updated_by_forward:
         frozen.pop(name, None)
     before = {name: value.detach().clone() for name, value in frozen.items()}
     run(adapter, subject.batches(5))
@@ -119,15 +118,6 @@ def predict_leaves_no_trace(subject: Subject) -> None:
                 raise ContractBroken(point, "the same logits from predict when called twice", found)
             if found := difference(twin.step(x).logits, adapter.step(x).logits, "logits"):
                 raise ContractBroken(point, "predict not to affect the next step", found)
-
-
-def _updated_by_forward(subject: Subject) -> list[str]:
-    """Name the buffers that a forward pass of the source model updates itself."""
-    source = subject.classifier().eval()
-    before = {name: value.clone() for name, value in source.named_buffers()}
-    with torch.no_grad():
-        source(subject.batches(1)[0])
-    return [name for name, value in source.named_buffers() if not same_bits(before[name], value)]
 
 
 def _through_a_file(adapter: Adapter, subject: Subject) -> Adapter:

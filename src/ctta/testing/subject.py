@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,9 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ctta._system.module_copy import deepcopy_module
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
 from ctta.errors import ContractBroken
+from ctta.testing.compare import same_bits
 from ctta.testing.task import drifting_images, trained
 
 __all__ = ["BATCH", "Arguments", "Chosen", "ContractBroken", "Subject", "Variation", "run"]
@@ -48,7 +49,7 @@ class Subject:
 
     def source(self) -> nn.Module:
         """Return a fresh copy of the source model."""
-        return copy.deepcopy(self._model)
+        return deepcopy_module(self._model)
 
     def classifier(self) -> Classifier:
         """Return a fresh copy of the source model, wrapped in a Classifier."""
@@ -85,6 +86,15 @@ class Subject:
     def with_and_without_window(self) -> list[dict[str, Any]]:
         """Return arguments for an adapter that learns from every batch and for one that learns from every second."""
         return [{}, {"window": 2 * BATCH}] if self.takes("window") else [{}]
+
+    @cached_property
+    def updated_by_forward(self) -> list[str]:
+        """Names of the classifier's buffers that a forward pass of the source model updates itself."""
+        source = self.classifier().eval()
+        before = {name: value.clone() for name, value in source.named_buffers()}
+        with torch.no_grad():
+            source(self.batches(1)[0])
+        return [name for name, value in source.named_buffers() if not same_bits(before[name], value)]
 
     @cached_property
     def settings(self) -> dict[str, Any]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ctta._adapter.layout import safe_layout
+from ctta._system.module_copy import deepcopy_module
 from ctta.testing.models import CLASSES, SIDE, bn_cnn
 
 _STEPS = 100
@@ -25,6 +25,12 @@ def labelled_images(count: int, *, seed: int, noise: float = 0.1) -> tuple[Tenso
         seed: Seed of labels, shifts and noise; the patterns are always the same.
         noise: Standard deviation of the noise.
     """
+    x, y = _labelled_images(count, seed, noise)
+    return x.clone(), y.clone()
+
+
+@lru_cache(maxsize=16)
+def _labelled_images(count: int, seed: int, noise: float) -> tuple[Tensor, Tensor]:
     pattern = torch.rand(CLASSES, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     pattern = F.interpolate(pattern, size=(SIDE, SIDE), mode="bilinear", align_corners=False)
     generator = torch.Generator().manual_seed(1 + seed)
@@ -74,7 +80,7 @@ def trained(build: Callable[[], nn.Module] = bn_cnn) -> nn.Module:
     Args:
         build: Builds the network.
     """
-    return copy.deepcopy(_trained(build))
+    return deepcopy_module(_trained(build))
 
 
 @cache
