@@ -122,6 +122,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--model", default="cifar10_resnet20_ctta")
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--half", choices=["first", "last"], default="last")
+    parser.add_argument("--only", default="", help="part of the name of a stream, such as sorted")
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -133,7 +134,7 @@ def main(arguments: list[str] | None = None) -> None:
     found: dict[str, dict[str, float]] = {}
     print("| stream | " + " | ".join(FIXED) + " | auto | auto - best |")
     print("|---" * (len(FIXED) + 3) + "|", flush=True)
-    for kind in KINDS:
+    for kind in (kind for kind in KINDS if args.only in str(kind)):
         errors = dict.fromkeys([*FIXED, "auto"], 0.0)
         count = 0
         for images, classes in streams(x, y, kind):

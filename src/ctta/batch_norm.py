@@ -61,11 +61,11 @@ class Pass:
     """What the layers of a network have measured in the current forward pass.
 
     Attributes:
-        concentration: How few classes the recent predictions hold, from 0 to 1.
+        concentration: How concentrated recent predictions are on few classes; 1 is not at all.
     """
 
     def __init__(self) -> None:
-        self.concentration = 0.0
+        self.concentration = 1.0
         self._measured: dict[int, Tensor] = {}
 
     def add(self, position: int, value: Tensor) -> tuple[Tensor, ...]:
@@ -94,11 +94,11 @@ def share_pass(layers: Iterable[_BatchNorm]) -> None:
 
 
 def tell_concentration(network: nn.Module, concentration: float) -> None:
-    """Tell all layers how few classes the recent predictions hold.
+    """Tell all layers how concentrated recent predictions are on few classes.
 
     Args:
         network: The network, or a module that contains several.
-        concentration: From 0 for about all classes to 1 for clearly fewer.
+        concentration: How much more often two predictions are the same class than if all were equally frequent.
     """
     for layer in network.modules():
         current = vars(layer).get("current_pass")

@@ -1,4 +1,4 @@
-"""How many classes the recent predictions hold: a number that statistics may follow."""
+"""How concentrated recent predictions are on few classes: a number that statistics may follow."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from torch import Tensor
 #: A batch of this many images counts as much as all before it.
 HORIZON = 16
 
-#: The concentration rises from 0 to 1 while the number of effective classes falls from C / 1.1 to C / 1.5.
-FROM, TO = 1.1, 1.5
+#: The concentration before the first batch: as if two thirds of the classes were present.
+UNKNOWN = 1.5
 
 
 def with_batch(recent: Tensor | None, logits: Tensor) -> Tensor:
@@ -32,18 +32,17 @@ def with_batch(recent: Tensor | None, logits: Tensor) -> Tensor:
 
 
 def concentration(recent: Tensor | None) -> float:
-    """Return 0 if recent predictions hold about all classes, and 1 if they hold clearly fewer.
+    """Return how much more often two images have the same predicted class than if all classes were equally frequent.
 
-    It is based on the probability that two images have the same predicted class. If all classes are equally frequent,
-    this is 1 / C.
+    It is 1 if all classes are equally frequent, and the number of classes if there is only one. If k of C classes are
+    equally frequent and the others are missing, it is C / k.
 
     Args:
-        recent: The record of recent predictions.
+        recent: The record of recent predictions. Before the first batch nothing is known, and few classes are assumed.
     """
     if recent is None:
-        return 0.0
+        return UNKNOWN
     shares, squares = recent[:-1], recent[-1]
     # An image and itself do not count as a pair.
     same = (shares.square().sum() - squares) / (1 - squares)
-    relative = len(shares) * same.item()
-    return min(max((relative - FROM) / (TO - FROM), 0.0), 1.0)
+    return max(len(shares) * same.item(), 0.0)

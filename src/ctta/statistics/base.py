@@ -39,8 +39,8 @@ class Seen:
         eps: The constant that the layer adds to a variance.
         state: What the layer keeps from batch to batch; see `Statistics.initial_state`.
         measured: What the layers of this pass have measured so far, this layer's own last; see `Statistics.measure`.
-        concentration: 0 if the recent predictions of the adapter hold about all classes, 1 if they hold clearly fewer;
-            see `Statistics.follows_predictions`.
+        concentration: How much more often two recent predictions of the adapter are the same class than if all classes
+            were equally frequent; see `Statistics.follows_predictions`.
     """
 
     batch: Moments
@@ -50,7 +50,7 @@ class Seen:
     eps: float
     state: Mapping[str, Tensor] = field(default_factory=dict)
     measured: Sequence[Tensor] = ()
-    concentration: float = 0.0
+    concentration: float = 1.0
 
     def divergence(self) -> Tensor:
         """Return the KL divergence of the batch's normal distribution from the source's, averaged over channels."""
@@ -77,7 +77,7 @@ class Statistics(ABC):
 
     #: Whether layers keep a state; if so, it is updated once per learning step.
     keeps_state: ClassVar[bool] = False
-    #: Whether layers need to know how many classes recent predictions hold. The adapter then counts them.
+    #: Whether layers need to know how concentrated recent predictions are. The adapter then counts their classes.
     follows_predictions: ClassVar[bool] = False
 
     @abstractmethod

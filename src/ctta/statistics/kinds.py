@@ -168,9 +168,11 @@ class Auto(_Short):
     predictions are on few classes, c, and the shift, m. The shift is the divergence of `Misfit`. That of a single deep
     layer says more about the classes in the batch than about the shift; the mean over the layers so far does not.
 
-    With n images in a batch, c' = 1 - (1 - c) n / (n + 16), m the mean of the square roots of (divergence - 0.05 / n)
-    and g = m^6 / (m^6 + 0.12^6), the share of the batch is most * (1 - c' + c' g) * n / (n + 1/2). The 0.05 / n is
-    about the divergence of small batches without any shift.
+    The concentration c is 1 for equally frequent classes and C for a single one of C. In a batch of n images, the doubt
+    is d = 1 - (1 - d_c) n / (n + 16), where d_c rises from 0 at c = 1.1 to 1 at c = 1.5. The shift m is the mean of the
+    square roots of (divergence - 0.05 / n), where 0.05 / n is about that of a small batch without any shift. The gate
+    g = m^6 / (m^6 + t^3) opens at t = 0.0144, or at 0.0144 c / 1.5 for c above 1.5: few classes look like a shift. The
+    share of the batch is most * (1 - d + d g) * n / (n + 1/2).
 
     A variance smaller than the source's is blended by its logarithm: in the plain mean of the two, a batch whose
     contrast is a tenth of the source's would hardly count.
@@ -194,8 +196,9 @@ class Auto(_Short):
     def share(self, seen: Seen) -> Tensor:
         """Return the share of the batch, for the classes in it and the shift that the layers so far have seen."""
         shift = torch.stack(list(seen.measured)).mean() ** 6
-        gate = shift / (shift + 0.12**6)
-        doubt = 1 - (1 - seen.concentration) * seen.images / (seen.images + 16)
+        gate = shift / (shift + (0.0144 * max(1.0, seen.concentration / 1.5)) ** 3)
+        few_classes = min(max((seen.concentration - 1.1) / 0.4, 0.0), 1.0)
+        doubt = 1 - (1 - few_classes) * seen.images / (seen.images + 16)
         return self.most * (1 - doubt + doubt * gate) * (seen.images / (seen.images + 0.5))
 
     def blend(self, seen: Seen) -> Moments:
