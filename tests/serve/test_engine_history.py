@@ -83,24 +83,24 @@ def test_the_audit_tells_who_asked_and_what_was_decided(tmp_path: Path) -> None:
         ask(service, images(2), id="first")
         assert Held.learning.wait(WAIT)
         waiting = [
-            service.submit(Ask("cam", images(2, 1), id="shed")),
+            service.submit(Ask("cam", images(2, 1), id="second")),
             service.submit(Ask("cam", images(1, 2), id="first")),
             service.submit(Ask("cam", images(2, 3), id="probe", learn=False)),
             service.submit(Ask("cam", images(2, 4))),
         ]
-        Held.gate.set()
         for future in waiting:
             future.result(WAIT)
+        Held.gate.set()
     lines = list(read_audit(tmp_path / "streams" / "cam" / "audit.jsonl"))
     assert [line.n for line in lines] == list(range(1, len(lines) + 1))
     told = [(line.do, line.requests, line.shed) for line in lines]
     assert told == [
         ("start", (), False),
         ("learn", (("first", 2),), False),
-        ("answer", (("shed", 2),), True),
         ("answer", (("first", 1),), False),
         ("answer", (("probe", 2),), False),
-        ("learn", ((None, 2),), False),
+        ("answer", ((None, 2),), True),
+        ("learn", (("second", 2),), False),
         ("snapshot", (), False),
     ]
 
