@@ -130,6 +130,20 @@ def test_regret_from_the_first_batch_on_is_an_alarm_and_one_that_grows_slowly_is
     assert not any(watch.observe(seen(0.9, regret=0.003 * i)).alarm for i in range(200))
 
 
+@pytest.mark.parametrize("method", [ctta.DMSE, ctta.RMT, ctta.OBAO])
+def test_equal_networks_of_the_reference_are_run_once(method: type[Adapter]) -> None:
+    adapter = ctta.Guarded(method(model()))
+    x = batches(1)[0]
+    expected = method(model()).predict(x)
+    for y in batches(2):
+        adapter.step(y)
+    calls = []
+    for network in (adapter.reference.adapter.student, adapter.reference.adapter.teacher):
+        network.register_forward_pre_hook(lambda *_: calls.append(1))
+    assert torch.equal(adapter.reference.predict(x, len(x)), expected)
+    assert len(calls) == 1
+
+
 def test_the_states_to_return_to_are_small() -> None:
     adapter = ctta.Guarded(ctta.Tent(model(), lr=0.01), keep_every=2)
     # The initial state is the adapter's own.
