@@ -110,5 +110,12 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 
 
 #: Chosen on the digits and on the first half of CIFAR-10-C; docs/guard.md shows how they do on the other half.
-DEFAULT_TEXT = "regret > usual + 0.4: fallback; lost_diversity > 0.035: fallback; drift > usual + 0.75: fallback; skipped > 0.5: rollback"
+DEFAULT_TEXT = "; ".join(
+    (
+        "regret > usual + 0.4: fallback",
+        "lost_diversity > 0.035: fallback",
+        "drift > usual + 0.75: fallback",
+        "skipped > 0.5: rollback",
+    )
+)
 DEFAULT_RULES: tuple[Rule, ...] = parse_rules(DEFAULT_TEXT)
