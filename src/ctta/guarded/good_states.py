@@ -96,7 +96,7 @@ class GoodStates:
         if _is_new(adapter):
             return None
         initial = adapter._initial
-        state = {
+        state: State = {
             name: initial[name] if name in initial and _equal(value, initial[name]) else value
             for name, value in adapter.state_dict().items()
             if name not in adapter._frozen

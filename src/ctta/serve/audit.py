@@ -84,6 +84,8 @@ class Audit:
         self._torn = path.exists() and not _ends_with_newline(path)
         lines = max((line.n for line in read_audit(path)), default=0) if path.exists() else 0
         self.last = max(lines, max(map(_last_line, _older(folder)), default=0))
+        self._file: int | None = None
+        self._size = 0
         self._open()
 
     def next(self) -> int:
@@ -146,7 +148,7 @@ class Audit:
 
     def _open(self) -> None:
         path = self._folder / STREAM_FILE
-        self._file: int | None = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         self._size = path.stat().st_size
 
     def _begin_part(self, last: int) -> None:
