@@ -449,7 +449,7 @@ def test_a_stream_that_answered_while_it_learnt_is_replayed_bit_for_bit(tmp_path
 
 def test_an_audit_that_grows_too_large_loses_its_oldest_lines_and_is_still_replayed(tmp_path: Path) -> None:
     state, record = tmp_path / "state", tmp_path / "record"
-    limits = replace(LIMITS, save_every=2, keep=2, audit=4000)
+    limits = replace(LIMITS, save_every=2, keep=2, audit=0.004)
     folder = state / "streams" / "cam"
     with serving(state, limits=limits, record=record) as service:
         ask(service, images(8), id="r0")

@@ -60,7 +60,7 @@ def serve(
     save_every: Annotated[int, typer.Option(min=1, help="Learnt batches between two snapshots of a stream.")] = 50,
     keep: Annotated[int, typer.Option(min=1, help="Snapshots kept per stream, besides pinned ones.")] = 10,
     audit: Annotated[
-        int,
+        float,
         typer.Option(min=1, metavar="MEGABYTES", help="Size above which a stream's oldest audit lines go."),
     ] = 256,
     idle: Annotated[
@@ -137,7 +137,7 @@ def serve(
         pixels=pixels,
         learn_share=learn_share,
         idle=idle_seconds,
-        audit=audit << 20,
+        audit=audit,
     )
     with contextlib.closing(bind(host, port)) as listening:
         service = Service(

@@ -1,4 +1,4 @@
-"""Rules of the guard, written as text: `drift > usual + 0.75: fallback`."""
+"""Rules of the guard, written as text: `drift > usual + 1: fallback`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Rule:
 
     @classmethod
     def parse(cls, text: str) -> Rule:
-        """Read a rule, such as ``drift > usual + 0.75: fallback``.
+        """Read a rule, such as ``drift > usual + 1: fallback``.
 
         Args:
             text: A signal, ``<`` or ``>``, a limit, a colon and an action.
@@ -114,7 +114,7 @@ DEFAULT_TEXT = "; ".join(
     (
         "regret > usual + 0.4: fallback",
         "lost_diversity > 0.035: fallback",
-        "drift > usual + 0.75: fallback",
+        "drift > usual + 1: fallback",
         "skipped > 0.5: rollback",
     )
 )

@@ -20,9 +20,9 @@ _PROBATION = 3
 #: An adapter that has not learnt yet equals its reference. These are its usual values until enough others were
 #: observed; otherwise harm from the very first batch on would count as usual.
 _UNADAPTED = {"agreement": 1.0, "drift": 0.0, "regret": 0.0, "lost_diversity": 0.0}
-_UNADAPTED_VALUES = 16
+_UNADAPTED_VALUES = 8
 #: Batches of a new stream that are all compared with the reference: too large a learning rate does harm at once.
-_CLOSELY_WATCHED = 16
+_CLOSELY_WATCHED = 8
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Watch:
 
     Args:
         rules: The rules; the first that fires decides.
-        every: Number of batches from one comparison with the reference to the next; in probation and for the first 16
+        every: Number of batches from one comparison with the reference to the next; in probation and for the first 8
             batches, 1.
         cooldown: Batches without learning after an alarm; a probation three times as long follows. An alarm in
             probation doubles both, up to eight times.

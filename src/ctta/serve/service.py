@@ -289,7 +289,8 @@ class Service:
         folder.mkdir(parents=True, exist_ok=True)
         history = History(name, self._kind, folder, self._writer, self.limits.keep)
         record = None if self._record is None else self._record / folder_name(name)
-        audit = Audit(folder, record, self.limits.audit)
+        megabytes = self.limits.audit
+        audit = Audit(folder, record, None if megabytes is None else round(megabytes * 1e6))
         requests = Requests(self.limits.remembered, self.num_classes)
         newest = history.newest()
         if newest is not None:

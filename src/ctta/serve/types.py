@@ -30,8 +30,8 @@ class Limits:
             and shed once a whole batch is waiting for that, unless the share demands them. With 1 every batch is learnt
             from before the next one is answered.
         idle: Seconds without a request after which a stream is moved to disk; None keeps it in memory.
-        audit: Bytes of audit per stream above which its oldest lines are deleted, except those that a replay from the
-            oldest kept snapshot needs; None keeps all. Pinned snapshots do not count.
+        audit: Megabytes of audit per stream above which its oldest lines are deleted, except those that a replay from
+            the oldest kept snapshot needs; None keeps all. Pinned snapshots do not count.
         remembered: Request ids remembered per stream, so that none is learnt from twice and labels can be scored.
     """
 
@@ -45,7 +45,7 @@ class Limits:
     pixels: int = 1 << 24
     learn_share: float = 0.25
     idle: float | None = 600.0
-    audit: int | None = 1 << 28
+    audit: float | None = 256.0
     remembered: int = 10_000
 
 
