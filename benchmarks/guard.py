@@ -6,6 +6,8 @@ batch statistics: by how many points of error is the guarded adapter worse until
 after it, and over the first 20 good batches after the bad ones? On a healthy stream that the adapter gains from, any
 alarm is a false alarm.
 
+With ``--json`` the outcomes are kept as they come, and those that are in the file already are not measured again.
+
 Tasks: "digits"; "cifar10-first" and "cifar10-last", 600 of the first or last 5,000 test images under each corruption in
 batches of 50; "results-first" and "results-last", healthy only, the same images in batches of 200 as in docs/results.
 """
@@ -25,14 +27,17 @@ from torch import Tensor
 
 from benchmarks.guard_streams import Task, Trial, breaking, cifar, digits, healthy
 from ctta._system.files import write_atomically
+from ctta.adapter import Adapter
 from ctta.classifier import Classifier
 from ctta.guard import DEFAULT_TEXT
-from ctta.guarded import Guarded
+from ctta.guarded import Guarded, Reference
 from ctta.registry import get_method
 
 SPAN = 20
 #: Points by which the error of the guarded adapter may exceed that of batch statistics.
 ALLOWED = 2.0
+#: What makes an outcome the same as an earlier one.
+KEYS = ("task", "method", "trial", "rules", "batches")
 METHODS = ("tent", "rmt", "dmse")
 TASKS: dict[str, Callable[[Path], Task]] = {
     "digits": lambda data: digits(),
@@ -50,20 +55,22 @@ class Outcome:
     task: str
     method: str
     trial: str
+    rules: str
+    batches: int
     guarded: float
     batch_statistics: float
     unguarded: float | None
     alarms: list[int]
     until_alarm: float | None
     worst_after_alarm: float | None
-    first_good: float | None
+    first_good: float
 
     def verdict(self) -> str:
         """Whether the guard did its job."""
         if self.trial == "healthy":
             held = not self.alarms or self.guarded > self.batch_statistics
         else:
-            held = (self.worst_after_alarm or 0.0) <= ALLOWED and (self.first_good or 0.0) <= ALLOWED
+            held = (self.worst_after_alarm or 0.0) <= ALLOWED and self.first_good <= ALLOWED
         return "holds" if held else "FAILS"
 
     def __str__(self) -> str:
@@ -74,6 +81,20 @@ class Outcome:
             f"{_points(self.until_alarm)}, worst {SPAN} after it {_points(self.worst_after_alarm)}; "
             f"first {SPAN} good {_points(self.first_good)}"
         )
+
+
+class Remembering(Reference):
+    """A reference that is asked twice for every batch, by the guard and for the baseline, and computes it once."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        super().__init__(adapter)
+        self._last: tuple[Tensor, Tensor] | None = None
+
+    def predict(self, held: Tensor, newest: int) -> Tensor:
+        """Predict for the newest of the images that an adapter holds."""
+        if self._last is None or not torch.equal(self._last[0], held):
+            self._last = held, super().predict(held, newest)
+        return self._last[1]
 
 
 def run(task: str, method: str, trial: Trial, source: Classifier, *, rules: str, compare: bool) -> Outcome:
@@ -87,7 +108,8 @@ def run(task: str, method: str, trial: Trial, source: Classifier, *, rules: str,
         rules: The guard's rules.
         compare: Whether to also run the adapter without its guard.
     """
-    guarded = Guarded(get_method(method)(copy.deepcopy(source), **trial.options), rules=rules)
+    adapter = get_method(method)(copy.deepcopy(source), **trial.options)
+    guarded = Guarded(adapter, rules=rules, reference=Remembering.of(adapter))
     plain = get_method(method)(copy.deepcopy(source), **trial.options) if compare else None
     errors: list[float] = []
     base: list[float] = []
@@ -107,13 +129,15 @@ def run(task: str, method: str, trial: Trial, source: Classifier, *, rules: str,
         task=task,
         method=method,
         trial=trial.name,
+        rules=rules,
+        batches=len(trial.batches),
         guarded=sum(errors) / len(errors),
         batch_statistics=sum(base) / len(base),
         unguarded=sum(alone) / len(alone) if alone else None,
         alarms=alarms,
         until_alarm=excess[: alarms[0] + 1].mean().item() if alarms else None,
         worst_after_alarm=after.unfold(0, SPAN, 1).mean(1).max().item() if len(after) >= SPAN else None,
-        first_good=excess[trial.good_again : trial.good_again + SPAN].mean().item() if trial.good_again else None,
+        first_good=excess[trial.good_again : trial.good_again + SPAN].mean().item(),
     )
 
 
@@ -146,12 +170,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args(arguments)
     logging.getLogger("ctta").setLevel(logging.ERROR)
-    outcomes = []
+    outcomes = json.loads(args.json.read_bytes()) if args.json is not None and args.json.exists() else []
+    done = {tuple(outcome[key] for key in KEYS) for outcome in outcomes}
     for name in args.tasks:
         task = TASKS[name](args.data)
         for method in args.methods:
             for trial in _trials(name, task, method, args.bad):
                 if args.only and trial.name not in args.only:
+                    continue
+                if (name, method, trial.name, args.rules, len(trial.batches)) in done:
                     continue
                 outcome = run(name, method, trial, task.source, rules=args.rules, compare=args.unguarded)
                 outcomes.append(vars(outcome) | {"verdict": outcome.verdict()})

@@ -1,9 +1,11 @@
 """Measure the service under load: `python -m benchmarks.serve`.
 
 Clients send requests of 1 to 16 images to one stream. Three variants serve them in one run: "frozen" does not learn,
-"after" replies after learning, "split" replies before it learns. Closed loop: every client waits for its reply before
-it sends the next request. Open loop: requests arrive at random at a share of the capacity of "after", even if others
-are waiting. Every load lasts for the requested time, so the whole benchmark takes about ten times as long.
+"after" learns from every batch before it replies, "split" is what the service does by default: it replies, then learns,
+and answers what arrives meanwhile from the state before. Closed loop: every client waits for its reply before it sends
+the next request. Open loop: requests arrive at random at a share of the capacity of "after", even if others are
+waiting; the variants take turns of a few seconds with the same requests, so that a busy machine slows all of them down
+alike. Every load lasts for the requested time, so the whole benchmark takes about ten times as long.
 It then measures the memory of an additional stream, as a share of the weights: after its first step, and in the long
 run, when its guard holds states to return to.
 """
@@ -19,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +43,15 @@ from ctta.testing.models import bn_cnn
 
 VARIANTS = ("frozen", "after", "split")
 LARGEST = 16
+#: Seconds of one turn of a variant in the open loop.
+TURN = 4.0
 #: Upper limit of the median latency of "split", as a share of that of "after".
 TARGET = 0.5
 
 
 @dataclass(frozen=True)
 class Load:
-    """Latency in milliseconds and images per second of one variant under one load."""
+    """Latency in milliseconds, images per second and CPU milliseconds per request of one variant under one load."""
 
     load: str
     variant: str
@@ -55,8 +59,43 @@ class Load:
     p50: float
     p99: float
     images_per_second: float
+    cpu_per_request: float
     learnt: int
     shed: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.load:18} {self.variant:7} p50 {self.p50:7.1f} ms, p99 {self.p99:7.1f} ms, "
+            f"{self.images_per_second:6.1f} images/s, {self.requests} requests, {self.cpu_per_request:.0f} ms of CPU "
+            f"each, {self.learnt} batches learnt, {self.shed} shed"
+        )
+
+
+@dataclass
+class Tally:
+    """What one variant did under one load, in one or several turns."""
+
+    latencies: list[float] = field(default_factory=list)
+    images: int = 0
+    seconds: float = 0.0
+    cpu: float = 0.0
+
+    def load(self, name: str, variant: str, service: Service) -> Load:
+        """Sum up, and close the service."""
+        status = service.stream("cam")
+        service.close()
+        ordered = sorted(1000 * latency for latency in self.latencies)
+        return Load(
+            load=name,
+            variant=variant,
+            requests=len(ordered),
+            p50=ordered[int(0.5 * len(ordered))],
+            p99=ordered[int(0.99 * len(ordered))],
+            images_per_second=self.images / self.seconds,
+            cpu_per_request=1000 * self.cpu / len(ordered),
+            learnt=status.learnt,
+            shed=status.shed,
+        )
 
 
 @dataclass(frozen=True)
@@ -91,8 +130,15 @@ class Bench:
             found = self._closed(variant)
             capacity = found.images_per_second if variant == "after" else capacity
             yield found
-        for share, variant in itertools.product(shares, VARIANTS):
-            yield self._open(variant, share, share * capacity)
+        for share in shares:
+            services = {variant: self._service(variant) for variant in VARIANTS}
+            tallies = {variant: Tally() for variant in VARIANTS}
+            per_second = share * capacity / ((1 + LARGEST) / 2)
+            turns = max(1, round(self._seconds / TURN))
+            for turn, variant in itertools.product(range(turns), VARIANTS):
+                self._open(services[variant], tallies[variant], per_second, self._seconds / turns, turn)
+            for variant in VARIANTS:
+                yield tallies[variant].load(f"{share:.0%} of capacity", variant, services[variant])
 
     def _service(self, variant: str) -> Service:
         cls: Any = self._method
@@ -105,15 +151,15 @@ class Bench:
                     return finish(super().adapt(x))
 
             cls = After
-        service = _service(self._source, cls, "frozen" if variant == "frozen" else "adapt")
+        limits = Limits(queue=100_000) if variant == "split" else Limits(queue=100_000, learn_share=1.0)
+        service = _service(self._source, cls, "frozen" if variant == "frozen" else "adapt", limits)
         service.submit(Ask("cam", torch.rand(LARGEST, 3, 32, 32))).result()
         service.snapshot("cam")  # after the first step, which creates buffers
         return service
 
     def _closed(self, variant: str) -> Load:
         service = self._service(variant)
-        latencies: list[float] = []
-        sizes: list[int] = []
+        tally = Tally()
 
         def client(seed: int) -> None:
             requests = _requests(seed)
@@ -121,23 +167,25 @@ class Bench:
                 x = next(requests)
                 began = time.perf_counter()
                 service.submit(Ask("cam", x)).result()
-                latencies.append(time.perf_counter() - began)
+                tally.latencies.append(time.perf_counter() - began)
                 sizes.append(len(x))
 
-        began = time.perf_counter()
+        sizes: list[int] = []
+        began, cpu = time.perf_counter(), time.process_time()
         end = began + self._seconds
         with ThreadPoolExecutor(self._clients) as pool:
             list(pool.map(client, range(self._clients)))
-        return _load("closed loop", variant, service, latencies, sum(sizes), time.perf_counter() - began)
+        tally.seconds = time.perf_counter() - began
+        service.snapshot("cam")  # waits until the rest is learnt, which counts
+        tally.cpu = time.process_time() - cpu
+        tally.images = sum(sizes)
+        return tally.load("closed loop", variant, service)
 
-    def _open(self, variant: str, share: float, rate: float) -> Load:
-        service = self._service(variant)
-        latencies: list[float] = []
+    def _open(self, service: Service, tally: Tally, per_second: float, seconds: float, turn: int) -> None:
         answered = threading.Semaphore(0)
-        requests, gaps = _requests(0), random.Random(1)
-        per_second = rate / ((1 + LARGEST) / 2)
-        count = max(1, round(per_second * self._seconds))
-        images = 0
+        requests, gaps = _requests(turn), random.Random(turn)
+        count = max(1, round(per_second * seconds))
+        cpu = time.process_time()
         began = due = time.perf_counter()
         for x in itertools.islice(requests, count):
             due += gaps.expovariate(per_second)
@@ -145,21 +193,23 @@ class Bench:
 
             def arrived(_: Future[Reply], sent: float = due) -> None:
                 # Measured from when the request was due: a late sender must not hide waiting time.
-                latencies.append(time.perf_counter() - sent)
+                tally.latencies.append(time.perf_counter() - sent)
                 answered.release()
 
             service.submit(Ask("cam", x)).add_done_callback(arrived)
-            images += len(x)
+            tally.images += len(x)
         for _ in range(count):
             answered.acquire()
-        return _load(f"{share:.0%} of capacity", variant, service, latencies, images, time.perf_counter() - began)
+        tally.seconds += time.perf_counter() - began
+        service.snapshot("cam")  # waits until the rest is learnt, which counts
+        tally.cpu += time.process_time() - cpu
 
 
 def memory(source: Classifier, method: str) -> Memory:
     """Measure the third stream of a service."""
     # A rule that needs states to return to, and never fires on the images of these streams.
     guard = parse_rules("skipped > 0.5: rollback")
-    service = _service(source, get_method(method), "adapt", guard)
+    service = _service(source, get_method(method), "adapt", Limits(), guard)
     weights = sum(p.nbytes for p in source.parameters())
     x = torch.rand(LARGEST, 3, 32, 32)
     # Twice as many batches as the guard waits before it keeps a state, and one more for good measure.
@@ -184,9 +234,12 @@ def _learn(service: Service, stream: str, x: Tensor) -> None:
 
 
 def _service(
-    source: Classifier, make: Callable[[Classifier], Adapter], mode: Mode, guard: Sequence[Rule] = DEFAULT_RULES
+    source: Classifier,
+    make: Callable[[Classifier], Adapter],
+    mode: Mode,
+    limits: Limits,
+    guard: Sequence[Rule] = DEFAULT_RULES,
 ) -> Service:
-    limits = Limits(queue=100_000, learn_share=1.0)
     return Service(source, make, name="bench", state=None, limits=limits, mode=mode, guard=guard)
 
 
@@ -195,22 +248,6 @@ def _requests(seed: int) -> Iterator[Tensor]:
     images = torch.rand(LARGEST, 3, 32, 32)
     while True:
         yield images[: sizes.randint(1, LARGEST)]
-
-
-def _load(load: str, variant: str, service: Service, latencies: list[float], images: int, seconds: float) -> Load:
-    service.close()
-    ordered = sorted(1000 * latency for latency in latencies)
-    status = service.stream("cam")
-    return Load(
-        load=load,
-        variant=variant,
-        requests=len(ordered),
-        p50=ordered[int(0.5 * len(ordered))],
-        p99=ordered[int(0.99 * len(ordered))],
-        images_per_second=images / seconds,
-        learnt=status.learnt,
-        shed=status.shed,
-    )
 
 
 def _tensor_bytes() -> int:
@@ -250,11 +287,7 @@ def main(arguments: list[str] | None = None) -> None:
     if args.seconds:
         for load in Bench(source, args.method, args.seconds, args.clients).measure(tuple(args.shares)):
             loads.append(load)
-            print(
-                f"{load.load:18} {load.variant:7} p50 {load.p50:7.1f} ms, p99 {load.p99:7.1f} ms, "
-                f"{load.images_per_second:6.1f} images/s, {load.requests} requests, {load.learnt} batches learnt",
-                flush=True,
-            )
+            print(load, flush=True)
     for verdict in _verdicts(loads):
         print(verdict)
     memories = [memory(source, method) for method in args.memory_of]

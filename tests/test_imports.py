@@ -39,6 +39,11 @@ def test_a_method_loads_torch_and_no_other_heavy_package() -> None:
     assert not (after - before) & heavy
 
 
+def test_the_digits_are_read_without_loading_the_package_that_they_come_with() -> None:
+    pytest.importorskip("sklearn")
+    assert not loaded_after("from ctta.datasets.digits import digits; digits()") & {"sklearn", "scipy"}
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -176,7 +176,7 @@ def test_a_folder_that_cannot_be_made_is_said_before_the_work(tmp_path):
     assert result.stderr.startswith("FileExistsError")
 
 
-@pytest.mark.parametrize(("module", "package"), [("sklearn.datasets", "scikit-learn"), ("jinja2", "jinja2")])
+@pytest.mark.parametrize(("module", "package"), [("sklearn", "scikit-learn"), ("jinja2", "jinja2")])
 def test_a_missing_extra_is_named(tmp_path, monkeypatch, module, package):
     monkeypatch.setitem(sys.modules, module, None)
     result = ctta("demo", *SMALL, "--out", str(tmp_path))

@@ -86,12 +86,12 @@ class Held(ctta.Tent):
 
 
 @contextmanager
-def held_learning() -> Iterator[Callable[[ctta.Classifier], Adapter]]:
+def held_learning(window: int | None = None) -> Iterator[Callable[[ctta.Classifier], Adapter]]:
     """Yield a factory whose adapters stop before they learn; on exit they continue."""
     Held.gate.clear()
     Held.learning.clear()
     try:
-        yield lambda source: Held(source, lr=0.01)
+        yield lambda source: Held(source, lr=0.01, window=window)
     finally:
         Held.gate.set()
 

@@ -13,6 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,10 +25,10 @@ from ctta._adapter.checkpoint import Capture, serialised
 from ctta.adapter import Adapter
 from ctta.errors import BadData, MethodMismatch, NotACheckpoint, SourceMismatch, StateInUse, UnknownSnapshot
 from ctta.guard import parse_rules
-from ctta.serve.audit import Line, read_audit, requests_of
+from ctta.serve.audit import Line, read_audit, read_stream, requests_of
 from ctta.serve.replay import replay
 from ctta.serve.service import Service
-from ctta.serve.types import Ask
+from ctta.serve.types import Ask, Limits
 from running import wait_for
 from serve.engine import LIMITS, WAIT, Held, ask, classifier, held_learning, images, same, serving, tent
 
@@ -84,24 +85,24 @@ def test_the_audit_tells_who_asked_and_what_was_decided(tmp_path: Path) -> None:
         ask(service, images(2), id="first")
         assert Held.learning.wait(WAIT)
         waiting = [
-            service.submit(Ask("cam", images(2, 1), id="shed")),
+            service.submit(Ask("cam", images(2, 1), id="second")),
             service.submit(Ask("cam", images(1, 2), id="first")),
             service.submit(Ask("cam", images(2, 3), id="probe", learn=False)),
             service.submit(Ask("cam", images(2, 4))),
         ]
-        Held.gate.set()
         for future in waiting:
             future.result(WAIT)
+        Held.gate.set()
     lines = list(read_audit(tmp_path / "streams" / "cam" / "audit.jsonl"))
     assert [line.n for line in lines] == list(range(1, len(lines) + 1))
     told = [(line.do, line.requests, line.shed) for line in lines]
     assert told == [
         ("start", (), False),
         ("learn", (("first", 2),), False),
-        ("answer", (("shed", 2),), True),
         ("answer", (("first", 1),), False),
         ("answer", (("probe", 2),), False),
-        ("learn", ((None, 2),), False),
+        ("answer", ((None, 2),), True),
+        ("learn", (("second", 2),), False),
         ("snapshot", (), False),
     ]
 
@@ -429,3 +430,50 @@ def test_a_replay_of_the_audit_equals_every_snapshot(tmp_path: Path) -> None:
     assert len(found.compared) >= 6
     assert found.learner.adapter.steps == 1
     assert any(line.alarm for line in read_audit(state / "streams" / "cam" / "audit.jsonl"))
+
+
+def test_a_stream_that_answered_while_it_learnt_is_replayed_bit_for_bit(tmp_path: Path) -> None:
+    state, record = tmp_path / "state", tmp_path / "record"
+    limits = Limits(wait=0.0, learn_share=0.25, save_every=3, batch=8, queue=10_000)
+    with serving(state, limits=limits, record=record) as service, ThreadPoolExecutor(6) as clients:
+        replies = list(clients.map(lambda i: ask(service, images(1 + i % 5, i), id=f"r{i}"), range(120)))
+        service.snapshot("cam")
+        status = service.stream("cam")
+    assert status.answered == sum(1 + i % 5 for i in range(120))
+    assert {reply.logits.shape[1] for reply in replies} == {10}
+    lines = list(read_stream(state / "streams" / "cam"))
+    told = [name for line in lines for name, _ in line.requests]
+    assert sorted(told) == sorted(f"r{i}" for i in range(120))
+    found = replay(state, record, "cam", classifier(), tent)
+    assert found.different == () and len(found.compared) >= 3
+    assert found.learnt == status.learnt
+
+
+def test_an_audit_that_grows_too_large_loses_its_oldest_lines_and_is_still_replayed(tmp_path: Path) -> None:
+    state, record = tmp_path / "state", tmp_path / "record"
+    limits = replace(LIMITS, save_every=2, keep=2, audit=0.004)
+    folder = state / "streams" / "cam"
+    with serving(state, limits=limits, record=record) as service:
+        ask(service, images(8), id="r0")
+        pinned = service.snapshot("cam", pin=True)
+        for i in range(1, 20):
+            ask(service, images(8, i), id=f"r{i}")
+            service.state("cam")
+    with serving(state, limits=limits, record=record) as service:
+        for i in range(20, 30):
+            ask(service, images(8, i), id=f"r{i}")
+            service.state("cam")
+        service.rollback("cam", pinned.name)
+        ask(service, images(8, 30), id="r30")
+    lines = list(read_stream(folder))
+    size = sum(path.stat().st_size for path in folder.glob("audit*.jsonl"))
+    # A part is a quarter of what is kept, and the lines since the oldest snapshot come on top.
+    assert lines[0].n > 10 and size < 2 * 4000
+    assert [line.n for line in lines] == list(range(lines[0].n, lines[-1].n + 1))
+    found = replay(state, record, "cam", classifier(), tent)
+    assert found.different == () and len(found.compared) >= 1
+    assert found.learner.adapter.steps == 2
+    for path in folder.glob("0*.safetensors"):
+        path.unlink()
+    with pytest.raises(BadData, match="no snapshot to start from is left"):
+        replay(state, record, "cam", classifier(), tent)

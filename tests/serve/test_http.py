@@ -155,7 +155,7 @@ def test_a_full_queue_says_when_to_try_again_and_a_client_that_goes_away_is_not_
             waiting.sendall(head + raw)
             inbox = server.service._lanes["default"]._inbox
             with inbox._changed:
-                assert inbox._changed.wait_for(lambda: inbox.waiting, WAIT)
+                assert inbox._changed.wait_for(lambda: inbox._requests, WAIT)
                 (waits,) = inbox._requests
             full = server.call("POST", INFER, request(images(2)))
             assert (full.status, full.json()["type"]) == (503, "QueueFull")

@@ -17,6 +17,14 @@ def test_every_digit_of_the_file_is_either_trained_on_or_streamed():
     assert torch.cat([train.y, stream.y]).tolist() == target.tolist()
 
 
+def test_they_are_the_digits_of_scikit_learn_whether_or_not_its_file_is_found(monkeypatch):
+    cells = torch.from_numpy(load_digits().images)
+    from_file = torch.cat([part.x for part in digits()])
+    assert torch.equal(from_file, enlarge(cells))
+    monkeypatch.setattr("ctta.datasets.digits.Path.is_file", lambda path: False)
+    assert torch.equal(torch.cat([part.x for part in digits()]), from_file)
+
+
 def test_no_streamed_digit_is_a_training_digit():
     train, stream = digits()
     seen = {image.numpy().tobytes() for image in train.x}
@@ -54,6 +62,6 @@ def test_enlarging_interpolates_between_the_centres_of_cells():
 
 
 def test_without_scikit_learn_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(MissingExtra, match=r"scikit-learn .* pip install 'ctta\[demo\]'"):
         digits()

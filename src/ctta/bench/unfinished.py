@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ctta._system.files import write_atomically
+from ctta._system.locks import try_lock
 from ctta.errors import BadData, ConcurrentUse
 
 _MOST_THREADS = 4096
@@ -24,20 +25,13 @@ def lock_file(path: Path) -> Iterator[None]:
     Raises:
         ConcurrentUse: Another process holds the lock.
     """
-    try:
-        import fcntl  # noqa: PLC0415, not on every platform
-    except ModuleNotFoundError:
-        yield
-        return
     while True:
         with path.open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not try_lock(file.fileno()):
                 raise ConcurrentUse(
                     f"Another process is already working on this run ({path.parent}). Wait for it, or use another "
                     "--out."
-                ) from None
+                )
             # The previous holder may have deleted the file after we opened it; our lock would then guard nothing.
             try:
                 held = os.path.samestat(os.fstat(file.fileno()), path.stat())
@@ -45,7 +39,8 @@ def lock_file(path: Path) -> Iterator[None]:
                 continue
             if held:
                 yield
-                path.unlink(missing_ok=True)
+                with suppress(PermissionError):  # Windows does not delete a file that is open
+                    path.unlink(missing_ok=True)
                 return
 
 

@@ -59,6 +59,10 @@ def serve(
     ] = _PIXELS,
     save_every: Annotated[int, typer.Option(min=1, help="Learnt batches between two snapshots of a stream.")] = 50,
     keep: Annotated[int, typer.Option(min=1, help="Snapshots kept per stream, besides pinned ones.")] = 10,
+    audit: Annotated[
+        float,
+        typer.Option(min=1, metavar="MEGABYTES", help="Size above which a stream's oldest audit lines go."),
+    ] = 256,
     idle: Annotated[
         str, typer.Option(help="Move a stream to disk after this long without a request; off disables this.")
     ] = "10m",
@@ -135,6 +139,7 @@ def serve(
         pixels=pixels,
         learn_share=learn_share,
         idle=idle_seconds,
+        audit=audit,
     )
     with contextlib.closing(bind(host, port)) as listening:
         service = Service(

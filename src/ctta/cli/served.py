@@ -32,7 +32,7 @@ Guard = Annotated[
     list[str] | None,
     typer.Option(
         metavar="RULE",
-        help="A rule that stops harmful learning, such as 'drift > usual + 0.75: fallback'; off for none. May be "
+        help="A rule that stops harmful learning, such as 'drift > usual + 1: fallback'; off for none. May be "
         "repeated.",
         show_default="the rules of ctta.Guarded",
     ),

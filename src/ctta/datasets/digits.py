@@ -6,9 +6,13 @@ The test part of the UCI "Optical Recognition of Handwritten Digits" set (Alpayd
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
@@ -31,13 +35,24 @@ def digits() -> Digits:
     Not shuffled: neighbours in the file tend to be by the same writer, and a shuffled split would stream digits by
     writers seen in training.
     """
-    try:
-        from sklearn.datasets import load_digits  # noqa: PLC0415 - an optional dependency
-    except ModuleNotFoundError as error:
-        raise MissingExtra("scikit-learn", "demo") from error
-    found = load_digits()
-    images = Images(enlarge(torch.from_numpy(found.images)), torch.from_numpy(found.target).long())
+    table = torch.from_numpy(_table())
+    images = Images(enlarge(table[:, :-1].reshape(-1, 8, 8)), table[:, -1].long())
     return Digits(images.take(slice(TRAIN)), images.take(slice(TRAIN, None)))
+
+
+def _table() -> NDArray[np.float64]:
+    """Return one row for each digit: its 64 cells, and its class."""
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise MissingExtra("scikit-learn", "demo")
+    # Importing the package takes longer than everything else in the demo of a service.
+    file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    if file.is_file():
+        return np.loadtxt(file, delimiter=",")
+    from sklearn.datasets import load_digits  # noqa: PLC0415 - an optional dependency
+
+    found = load_digits()
+    return np.column_stack([found.data, found.target]).astype(np.float64)
 
 
 def enlarge(cells: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Rules of the guard, written as text: `drift > usual + 0.75: fallback`."""
+"""Rules of the guard, written as text: `drift > usual + 1: fallback`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ class Rule:
     Args:
         signal: "agreement" with the reference (share of equal predictions); "drift" (share of different predictions,
             divided by the reference's own normalised entropy: if the reference is unsure, more predictions may differ);
+            "regret" (by how much the reference believes less in the adapter's predictions than in its own, divided by
+            its own doubt: changing a prediction that the reference is sure of counts more than a guess);
             "lost_diversity" (how much less diverse the predictions are than the reference's for the same images);
             "diversity" and "entropy" of the predictions, both 0 to 1; "loss"; "skipped" (1 for a step that was not
             finite).
@@ -52,7 +54,7 @@ class Rule:
 
     @classmethod
     def parse(cls, text: str) -> Rule:
-        """Read a rule, such as ``drift > usual + 0.75: fallback``.
+        """Read a rule, such as ``drift > usual + 1: fallback``.
 
         Args:
             text: A signal, ``<`` or ``>``, a limit, a colon and an action.
@@ -108,5 +110,12 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 
 
 #: Chosen on the digits and on the first half of CIFAR-10-C; docs/guard.md shows how they do on the other half.
-DEFAULT_TEXT = "lost_diversity > 0.035: fallback; drift > usual + 0.75: fallback; skipped > 0.5: rollback"
+DEFAULT_TEXT = "; ".join(
+    (
+        "regret > usual + 0.4: fallback",
+        "lost_diversity > 0.035: fallback",
+        "drift > usual + 1: fallback",
+        "skipped > 0.5: rollback",
+    )
+)
 DEFAULT_RULES: tuple[Rule, ...] = parse_rules(DEFAULT_TEXT)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Signal = Literal["agreement", "drift", "lost_diversity", "diversity", "entropy", "loss", "skipped"]
+Signal = Literal["agreement", "drift", "regret", "lost_diversity", "diversity", "entropy", "loss", "skipped"]
 
 SIGNALS: tuple[Signal, ...] = get_args(Signal)
 #: Signals that need the reference.
-COMPARED: tuple[Signal, ...] = ("agreement", "drift", "lost_diversity")
+COMPARED: tuple[Signal, ...] = ("agreement", "drift", "regret", "lost_diversity")
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,15 @@ class Compared:
         images: The number of images.
         agreement: Share of equal predictions.
         drift: Share of different predictions, divided by the reference's normalised entropy.
+        regret: By how much the reference believes less in the adapter's predictions than in its own, divided by its own
+            doubt: if it is calibrated, the share by which the adapter makes more errors.
         lost_diversity: The reference's diversity minus the adapter's.
     """
 
     images: int
     agreement: float
     drift: float
+    regret: float
     lost_diversity: float
 
 

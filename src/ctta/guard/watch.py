@@ -19,8 +19,10 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 _PROBATION = 3
 #: An adapter that has not learnt yet equals its reference. These are its usual values until enough others were
 #: observed; otherwise harm from the very first batch on would count as usual.
-_UNADAPTED = {"agreement": 1.0, "drift": 0.0, "lost_diversity": 0.0}
-_UNADAPTED_VALUES = 16
+_UNADAPTED = {"agreement": 1.0, "drift": 0.0, "regret": 0.0, "lost_diversity": 0.0}
+_UNADAPTED_VALUES = 8
+#: Batches of a new stream that are all compared with the reference: too large a learning rate does harm at once.
+_CLOSELY_WATCHED = 8
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Watch:
 
     Args:
         rules: The rules; the first that fires decides.
-        every: Number of batches from one comparison with the reference to the next; in probation, 1.
+        every: Number of batches from one comparison with the reference to the next; in probation and for the first 8
+            batches, 1.
         cooldown: Batches without learning after an alarm; a probation three times as long follows. An alarm in
             probation doubles both, up to eight times.
         patience: How much excess, in images, raises an alarm. It is divided by 1 + ``strikes``.
@@ -100,7 +103,8 @@ class Watch:
     def asks_reference(self) -> bool:
         """Return whether the next batch is compared with the reference."""
         needed = any(rule.signal in COMPARED for rule in self.rules)
-        return needed and self.phase != "cooldown" and (self.phase == "probation" or self.batches % self.every == 0)
+        closely = self.phase == "probation" or self.batches < _CLOSELY_WATCHED
+        return needed and self.phase != "cooldown" and (closely or self.batches % self.every == 0)
 
     def calm(self) -> bool:
         """Return whether the current state counts as good: ok, and no rule a quarter of the way to an alarm."""

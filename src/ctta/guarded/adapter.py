@@ -40,7 +40,8 @@ class Guarded(Facade):
     Args:
         adapter: The adapter to guard; its current state counts as good.
         rules: The rules, separated by semicolons; "" for none.
-        every: Number of batches from one comparison with the unadapted network to the next.
+        every: Number of batches from one comparison with the unadapted network to the next; the first 8 batches are
+            all compared.
         cooldown: Batches without learning after an alarm.
         keep_every: Number of learnt batches after which the state is kept; it counts as good after as many more without
             an alarm.

@@ -11,6 +11,7 @@ from ctta._adapter.answer import Answer
 from ctta.adapter import Step
 from ctta.errors import AnswerFinished
 from ctta.guard import Verdict
+from ctta.guard.signals import COMPARED
 from ctta.guard.watch import PHASES
 from ctta.guarded.pool import signals_of
 
@@ -105,8 +106,7 @@ class GuardedAnswer(Answer):
         if verdict.alarm is not None:
             log["alarm"] = 1.0
         if signals is not None and signals.compared is not None:
-            log |= {"agreement": signals.compared.agreement, "drift": signals.compared.drift}
-            log["lost_diversity"] = signals.compared.lost_diversity
+            log |= {name: getattr(signals.compared, name) for name in COMPARED}
         return log
 
     def _refer(self) -> Tensor:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from ctta._adapter.learning import same_bits
 from ctta.adapter import Adapter
 from ctta.guard import Restore
 
@@ -18,8 +18,8 @@ class GoodStates:
     """The last state that was followed by no alarm for a while, and a newer one that is not yet confirmed.
 
     A state is kept without the parameters that never change and without the optimizer's moments, which are as large as
-    the network and point towards the state that raised the alarm. The initial state is not kept at all, because the
-    adapter has it and the streams of a service share it. What is kept is never written to.
+    the network and point towards the state that raised the alarm. Tensors that still have their initial values are not
+    copied, because the adapter has those and the streams of a service share them. What is kept is never written to.
 
     Args:
         adapter: The adapter; its current state counts as good.
@@ -68,9 +68,9 @@ class GoodStates:
         return self._good is None and self._candidate is None
 
     def nbytes(self) -> int:
-        """Return the bytes of what is kept."""
+        """Return the bytes of what is kept, besides the initial values."""
         kept = {id(t): t.nbytes for state in (self._good, self._candidate) for t in _tensors(state)}
-        return sum(kept.values())
+        return sum(size for key, size in kept.items() if key not in {id(t) for t in self._adapter._initial.values()})
 
     def state(self) -> State:
         """Return everything, for a checkpoint."""
@@ -95,7 +95,12 @@ class GoodStates:
         adapter = self._adapter
         if _is_new(adapter):
             return None
-        state = {name: value for name, value in adapter.state_dict().items() if name not in adapter._frozen}
+        initial = adapter._initial
+        state: State = {
+            name: initial[name] if name in initial and _equal(value, initial[name]) else value
+            for name, value in adapter.state_dict().items()
+            if name not in adapter._frozen
+        }
         extra = state["_extra_state"]
         if extra["optimizer"] is not None:
             extra = extra | {"optimizer": extra["optimizer"] | {"state": {}}}
@@ -109,8 +114,12 @@ def _is_new(adapter: Adapter) -> bool:
     return (
         adapter.steps == adapter.skipped == adapter.restores == 0
         and now.keys() == initial.keys()
-        and all(value.shape == initial[name].shape and torch.equal(value, initial[name]) for name, value in now.items())
+        and all(_equal(value, initial[name]) for name, value in now.items())
     )
+
+
+def _equal(value: Any, initial: Tensor) -> bool:
+    return isinstance(value, Tensor) and value.shape == initial.shape and same_bits(value, initial)
 
 
 def _tensors(value: Any) -> list[Tensor]:

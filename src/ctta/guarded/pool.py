@@ -17,6 +17,7 @@ from ctta.guard import Compared, Signals
 _ENOUGH = 48
 #: A reference with full confidence still makes occasional errors.
 _LEAST_ENTROPY = 0.05
+_LEAST_DOUBT = 0.02
 
 
 class Pool:
@@ -26,6 +27,8 @@ class Pool:
         self.images = 0
         self.equal = 0
         self.entropy = 0.0
+        self.regret = 0.0
+        self.doubt = 0.0
         self.own: Tensor | None = None
         self.referred: Tensor | None = None
 
@@ -42,12 +45,18 @@ class Pool:
         self.referred = _added(self.referred, referred)
         self.images += len(own)
         self.equal += int((own.argmax(1) == referred.argmax(1)).sum())
-        self.entropy += entropy(referred.double() / logit_scale).sum().item() / _largest_entropy(referred)
+        single = referred.double() / logit_scale
+        self.entropy += entropy(single).sum().item() / _largest_entropy(referred)
+        belief = single.softmax(1)
+        surest = belief.amax(1)
+        self.regret += (surest - belief.gather(1, own.argmax(1, keepdim=True)).squeeze(1)).sum().item()
+        self.doubt += (1 - surest).sum().item()
         if self.images < _ENOUGH:
             return None
         agreement = self.equal / self.images
         drift = (1 - agreement) / max(self.entropy / self.images, _LEAST_ENTROPY)
-        compared = Compared(self.images, agreement, drift, _spread(self.referred) - _spread(self.own))
+        regret = self.regret / max(self.doubt, _LEAST_DOUBT * self.images)
+        compared = Compared(self.images, agreement, drift, regret, _spread(self.referred) - _spread(self.own))
         self.load(Pool().state())
         return compared
 

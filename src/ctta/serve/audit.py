@@ -1,4 +1,8 @@
-"""The audit: one JSON line for everything that happened to a stream, enough to replay it."""
+"""The audit: one JSON line for everything that happened to a stream, enough to replay it.
+
+The newest lines are in `STREAM_FILE`. When it has grown large it becomes an older part, which is called by the number
+of its last line, and which is deleted when there is too much and no replay needs it.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,9 @@ from ctta.serve.types import Mode
 #: "learn" and "see" take a batch; "answer" changes nothing; the others are operations.
 Deed = Literal["learn", "see", "answer", "start", "resume", "reset", "rollback", "mode", "promote", "put", "snapshot"]
 STREAM_FILE = "audit.jsonl"
+_OLDER = "audit-*.jsonl"
+#: The file is divided into parts of this share of what is kept.
+_PARTS = 4
 _OPTIONAL = ("requests", "shed", "alarm", "snapshot", "signals", "rules")
 
 
@@ -65,15 +72,21 @@ class Audit:
     Args:
         folder: The stream's folder.
         record: The folder for the images of learnt batches; None keeps no images.
+        most_bytes: Bytes above which `forget` deletes old lines; None keeps all.
     """
 
-    def __init__(self, folder: Path, record: Path | None = None) -> None:
+    def __init__(self, folder: Path, record: Path | None = None, most_bytes: int | None = None) -> None:
+        self._folder = folder
         self._record = record
+        self._most_bytes = most_bytes
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / STREAM_FILE
         self._torn = path.exists() and not _ends_with_newline(path)
-        self.last = max((line.n for line in read_audit(path)), default=0) if path.exists() else 0
-        self._file: int | None = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        lines = max((line.n for line in read_audit(path)), default=0) if path.exists() else 0
+        self.last = max(lines, max(map(_last_line, _older(folder)), default=0))
+        self._file: int | None = None
+        self._size = 0
+        self._open()
 
     def next(self) -> int:
         """The number of the next line."""
@@ -100,6 +113,8 @@ class Audit:
             line: The line to append.
         """
         assert self._file is not None, "the audit is closed"
+        if self._most_bytes is not None and self._size > self._most_bytes // _PARTS and not self._torn:
+            self._begin_part(line.n - 1)
         fields = {name: value for name, value in asdict(line).items() if value or name not in _OPTIONAL}
         # The remains of an earlier line, after a crash or on a full disk, must not spoil this one.
         text = b"\n" * self._torn + json.dumps(fields).encode() + b"\n"
@@ -107,6 +122,23 @@ class Audit:
         if os.write(self._file, text) < len(text):
             raise OSError(errno.ENOSPC, "the line was cut short")
         self._torn = False
+        self._size += len(text)
+
+    def forget(self, snapshot: int) -> None:
+        """Delete the oldest parts of an audit that is too large, as long as a replay can start from a snapshot.
+
+        Args:
+            snapshot: The number of the snapshot's line; the lines after it are kept.
+        """
+        if self._most_bytes is None:
+            return
+        parts = _older(self._folder)
+        size = self._size + sum(part.stat().st_size for part in parts)
+        for part in parts:
+            if size <= self._most_bytes or _last_line(part) > snapshot:
+                break
+            size -= part.stat().st_size
+            part.unlink()
 
     def close(self) -> None:
         """Close the file."""
@@ -114,9 +146,36 @@ class Audit:
             os.close(self._file)
             self._file = None
 
+    def _open(self) -> None:
+        path = self._folder / STREAM_FILE
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        self._size = path.stat().st_size
+
+    def _begin_part(self, last: int) -> None:
+        (self._folder / STREAM_FILE).rename(self._folder / _OLDER.replace("*", f"{last:08d}"))
+        self.close()
+        self._open()
+
+
+def read_stream(folder: Path) -> Iterator[Line]:
+    """Yield the lines of a stream's audit in order, as far back as they are kept.
+
+    Args:
+        folder: The stream's folder.
+
+    Raises:
+        MissingData: If there is no audit.
+        BadData: If a complete line does not belong to an audit.
+    """
+    parts, newest = _older(folder), folder / STREAM_FILE
+    for part in parts:
+        yield from read_audit(part)
+    if newest.exists() or not parts:
+        yield from read_audit(newest)
+
 
 def read_audit(path: Path) -> Iterator[Line]:
-    """Yield the lines of an audit in order; a line cut short by a crash is skipped.
+    """Yield the lines of one file of an audit in order; a line cut short by a crash is skipped.
 
     Args:
         path: The file.
@@ -187,6 +246,14 @@ def requests_of(lines: Iterable[Line], until: int, count: int) -> list[str]:
         if line.do in ("learn", "see") or line.shed:
             offered.extend((line.n, name) for name, _ in line.requests if name is not None)
     return [name for _, name in offered]
+
+
+def _older(folder: Path) -> list[Path]:
+    return sorted(folder.glob(_OLDER), key=_last_line)
+
+
+def _last_line(part: Path) -> int:
+    return int(part.stem.rpartition("-")[2])
 
 
 def _batch_file(record: Path, n: int) -> Path:

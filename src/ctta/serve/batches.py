@@ -1,23 +1,23 @@
-"""What a stream does with a batch of requests: answer it, then learn from it."""
+"""What the thread of a stream does with a batch of requests: answer it, then learn from it."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 
-import torch
 from torch import Tensor
 
 from ctta.adapter import Step
-from ctta.errors import CttaError, LearnerStopped
-from ctta.serve.history import History
+from ctta.serve.double import Double
 from ctta.serve.inbox import Inbox, Request, images_of
 from ctta.serve.journal import Journal
 from ctta.serve.keeper import Keeper
-from ctta.serve.labels import Requests
 from ctta.serve.learner import Learner
+from ctta.serve.lessons import Lessons
 from ctta.serve.meter import Meter
-from ctta.serve.types import Limits, Reply
+from ctta.serve.replies import Replies
 
 logger = logging.getLogger("ctta")
 
@@ -27,12 +27,11 @@ class Batches:
 
     Args:
         stream: The stream's name.
-        limits: The share of batches to learn from.
-        clock: A monotonic clock, in seconds.
         keeper: The keeper of the learner.
-        inbox: The stream's inbox: learning may be skipped while requests are waiting.
-        requests: The requests that the stream remembers.
-        history: The stream's snapshots.
+        inbox: The stream's inbox, which is open to the stand-in while this thread learns.
+        replies: Sends the replies.
+        double: The copy with which the stand-in answers; None if the stream has no stand-in.
+        lessons: What the stand-in leaves to this thread.
         journal: The journal in which every event is recorded.
         meter: The stream's counters.
     """
@@ -40,26 +39,23 @@ class Batches:
     def __init__(
         self,
         stream: str,
-        limits: Limits,
-        clock: Callable[[], float],
         *,
         keeper: Keeper,
         inbox: Inbox,
-        requests: Requests,
-        history: History,
+        replies: Replies,
+        double: Double | None,
+        lessons: Lessons,
         journal: Journal,
         meter: Meter,
     ) -> None:
         self._stream = stream
-        self._limits = limits
-        self._clock = clock
         self._keeper = keeper
         self._inbox = inbox
-        self._requests = requests
-        self._history = history
+        self._replies = replies
+        self._double = double
+        self._lessons = lessons
         self._journal = journal
         self._meter = meter
-        self._since_learnt = 0
 
     def serve(self, batch: list[Request]) -> None:
         """Answer every request of a batch, then learn from those that allow it.
@@ -69,103 +65,102 @@ class Batches:
         """
         try:
             learner = self._keeper.awake()
-            new = self._new(batch)
-            others = [request for request in batch if not any(request is other for other in new)]
+            new, others = self._replies.divide(batch)
             if others:
-                self._answer(others, learner.predict(images_of(others)), offered=False)
+                self._replies.send(others, learner.predict(images_of(others)), offered=False)
                 self._journal.write("answer", others)
             if new:
                 self._teach(learner, new)
-        except BaseException as error:
-            self._meter.add_failure()
-            ends = not isinstance(error, Exception)
-            if ends:
-                failure: BaseException = LearnerStopped(f"The thread of stream {self._stream!r} ended: {error!r}.")
-            else:
-                failure = error
-                if not isinstance(error, CttaError):
-                    logger.exception("stream %s could not answer a batch", self._stream)
-            for request in batch:
-                request.fail(failure)
-            if ends:
-                raise
+        except BaseException as error:  # noqa: BLE001, raised again if it must end the stream
+            self._replies.fail(batch, error)
 
-    def _new(self, batch: list[Request]) -> list[Request]:
-        """Return the requests to learn from: those that ask for it and whose id is new."""
-        new: list[Request] = []
-        names: set[str] = set()
-        for request in batch:
-            name = request.ask.id
-            known = name is not None and (name in names or self._requests.offered(name))
-            if request.ask.learn and not known:
-                new.append(request)
-                names |= {name} if name is not None else set()
-        return new
+    def catch_up(self, *, open_to_stand_in: bool = False) -> None:
+        """Learn from one batch that the stand-in answered, or from all of them.
+
+        Args:
+            open_to_stand_in: Let the stand-in answer meanwhile, and learn from one batch only; otherwise no request is
+                answered until all is learnt.
+        """
+        while self._lessons:
+            notes, batch = self._lessons.take()
+            learner = self._keeper.awake()
+            for note in notes:
+                self._note(learner, note.batch, shed=note.shed, see=note.see)
+            if batch:
+                x = images_of(batch)
+                self._learn(learner, batch, x, partial(learner.learn, x), open_to_stand_in=open_to_stand_in)
+            if open_to_stand_in:
+                return
+
+    def follow(self) -> None:
+        """Let the double follow the learner, if the stream learns at all."""
+        if self._double is None:
+            return
+        learner = self._keeper.learner
+        if learner is None or learner.mode == "frozen":
+            self._double.drop()
+        else:
+            self._double.follow(learner)
+            for batch in self._lessons.unseen():
+                self._double.see(images_of(batch))
 
     def _teach(self, learner: Learner, batch: list[Request]) -> None:
         x = images_of(batch)
-        learns = learner.can_learn(len(x))
-        shed = learns and self._sheds()
-        if not learns or shed:
-            self._answer(batch, learner.predict(x), offered=shed)
-            self._see(learner, batch, x, shed)
+        if not learner.can_learn(len(x)):
+            self._replies.send(batch, learner.predict(x), offered=False)
+            self._note(learner, batch, shed=False, see=True)
             return
+        if self._double is not None and not self._double.ready:
+            self._double.follow(learner)
+        self._lessons.none_is_owed()
         if learner.champion is not None:
-            self._answer(batch, learner.predict(x), offered=True, learnt=True)
-            step = self._try(lambda: learner.learn(x))
+            self._replies.send(batch, learner.predict(x), offered=True, learnt=True)
+            self._show_double(x)
+            self._learn(learner, batch, x, partial(learner.learn, x))
         else:
             learnt = learner.adapter.watch.learns()
             answer = learner.ask(x)
-            self._answer(batch, answer.logits, offered=True, learnt=learnt)
-            step = self._try(answer.learn)
-        if step is None:
-            self._journal.write("answer", batch)
-        else:
-            self._learnt(learner, batch, x, step)
+            self._replies.send(batch, answer.logits, offered=True, learnt=learnt)
+            self._show_double(x)
+            self._learn(learner, batch, x, answer.learn)
 
-    def _sheds(self) -> bool:
-        """Return whether the next batch is only answered, because others are waiting and enough was learnt."""
-        owed = (self._since_learnt + 1) * self._limits.learn_share >= 1
-        shed = self._inbox.waiting and not owed
-        self._since_learnt = self._since_learnt + 1 if shed else 0
-        return shed
+    def _show_double(self, x: Tensor) -> None:
+        if self._double is not None:
+            self._double.see(x)
 
-    def _answer(self, batch: list[Request], logits: Tensor, *, offered: bool, learnt: bool = False) -> None:
-        """Send each request its own rows."""
-        rows = torch.split(logits.detach().float().cpu(), [len(request.ask.images) for request in batch])
-        now = self._clock()
-        newest, reading = self._history.newest(), self._meter.read()
-        for request, own in zip(batch, rows, strict=True):
-            self._meter.add_answer(len(own), now - request.arrived)
-            if request.ask.id is not None:
-                self._requests.remember(request.ask.id, own, offered)
-        for request, own in zip(batch, rows, strict=True):
-            snapshot = None if newest is None else newest.info.name
-            request.future.set_result(Reply(own.clone(), reading.steps, reading.mode, snapshot, learnt))
+    def _learn(
+        self,
+        learner: Learner,
+        batch: list[Request],
+        x: Tensor,
+        learn: Callable[[], Step],
+        *,
+        open_to_stand_in: bool = True,
+    ) -> None:
+        """Learn from a batch that is answered; if that fails, the adapter is unchanged and the stream continues."""
+        with self._inbox.open_to_stand_in() if open_to_stand_in else nullcontext():
+            try:
+                step = learn()
+            except Exception:
+                logger.exception("stream %s could not learn from a batch", self._stream)
+                self._meter.add_failure()
+                self._journal.write("answer", batch)
+            else:
+                n = self._journal.next()
+                self._journal.keep(n, x)
+                signals = self._meter.add_learnt(learner, step)
+                self._journal.write("learn", batch, n=n, alarm=learner.adapter.verdict.alarm, signals=signals)
+                self._keeper.changed(n, learnt=True)
+        self.follow()
 
-    def _try(self, learn: Callable[[], Step]) -> Step | None:
-        """Learn; if that fails, the adapter is unchanged and the stream continues."""
-        try:
-            return learn()
-        except Exception:
-            logger.exception("stream %s could not learn from a batch", self._stream)
-            self._meter.add_failure()
-            return None
-
-    def _learnt(self, learner: Learner, batch: list[Request], x: Tensor, step: Step) -> None:
-        n = self._journal.next()
-        self._journal.keep(n, x)
-        signals = self._meter.add_learnt(learner, step)
-        self._journal.write("learn", batch, n=n, alarm=learner.adapter.verdict.alarm, signals=signals)
-        self._keeper.changed(n, learnt=True)
-
-    def _see(self, learner: Learner, batch: list[Request], x: Tensor, shed: bool) -> None:
-        """Add a batch that is not learnt from to the window."""
+    def _note(self, learner: Learner, batch: list[Request], *, shed: bool, see: bool) -> None:
+        """Record a batch that is not learnt from, and add it to the window if there is one."""
         if shed:
             self._meter.add_shed()
-        if learner.adapter.inner._window is None:
+        if not see or learner.adapter.inner._window is None:
             self._journal.write("answer", batch, shed=shed)
             return
+        x = images_of(batch)
         learner.see(x)
         n = self._journal.next()
         self._journal.keep(n, x)

@@ -62,5 +62,7 @@ def check_limits(limits: Limits) -> None:
         raise ParameterError(
             f"The limit 'learn_share' must be above 0 and at most 1. Got {limits.learn_share} instead."
         )
+    if limits.audit is not None and not limits.audit > 0:
+        raise ParameterError(f"The limit 'audit' must be above 0 megabytes, or None. Got {limits.audit} instead.")
     if limits.idle is not None and not limits.idle > 0:
         raise ParameterError(f"The limit 'idle' must be above 0 seconds, or None. Got {limits.idle} instead.")

@@ -110,6 +110,11 @@ class History:
         with self._lock:
             return next(reversed(self._entries.values()), None)
 
+    def oldest(self) -> Entry | None:
+        """Return the oldest snapshot on disk that is not pinned."""
+        with self._lock:
+            return next((entry for entry in self._entries.values() if not entry.info.pinned), None)
+
     def load(self, entry: Entry, learner: Learner) -> None:
         """Load a snapshot into a learner.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -20,6 +21,8 @@ Result = TypeVar("Result")
 
 #: Maximum number of values waiting in one stream, as a multiple of the maximum for one request.
 _WAITING_PIXELS = 8
+#: Number of gaps between arrivals from which the next arrival is expected.
+_GAPS = 8
 
 
 @dataclass
@@ -90,7 +93,13 @@ class Inbox:
         self._requests: deque[Request] = deque()
         self._operations: deque[Operation] = deque()
         self._closing = False
+        self._ended = False
         self._stopped_by: BaseException | None = None
+        # Whether the stand-in may take requests, and whether it is answering some.
+        self._open_to_stand_in = False
+        self._stand_in_answers = False
+        self._gaps: deque[float] = deque(maxlen=_GAPS)
+        self._last_arrival: float | None = None
         self._pixels = 0
         self.images = 0
 
@@ -117,6 +126,9 @@ class Inbox:
                     max(0.1, self._answer_time()),
                 )
             request = Request(ask, self._clock())
+            if self._last_arrival is not None:
+                self._gaps.append(request.arrived - self._last_arrival)
+            self._last_arrival = request.arrived
             self._requests.append(request)
             self.images += count
             self._pixels += pixels
@@ -155,8 +167,15 @@ class Inbox:
             self._requests.clear()
             self._operations.clear()
             self.images = self._pixels = 0
+            self._changed.notify_all()
         for future in left:
             _fail(future, self._stopped())
+
+    def end(self) -> None:
+        """End the stand-in: `next_for_stand_in` returns None from now on."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
 
     @property
     def stopped(self) -> bool:
@@ -164,9 +183,9 @@ class Inbox:
         return self._stopped_by is not None
 
     @property
-    def waiting(self) -> bool:
-        """Whether a request is waiting."""
-        return bool(self._requests)
+    def has_operation(self) -> bool:
+        """Whether an operation is waiting."""
+        return bool(self._operations)
 
     def next(self, idle: float | None) -> list[Request] | Operation | None:
         """Wait for work: an operation, a batch of requests, an empty batch after ``idle`` seconds, or None at the end.
@@ -189,9 +208,54 @@ class Inbox:
                 elif not self._changed.wait(idle) and not (self._requests or self._operations):
                     return []
 
+    @contextmanager
+    def open_to_stand_in(self) -> Iterator[None]:
+        """Let the stand-in answer requests until the block ends; then wait until it has answered what it took."""
+        with self._changed:
+            self._open_to_stand_in = True
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._open_to_stand_in = False
+                while self._stand_in_answers:
+                    self._changed.wait()
+
+    def next_for_stand_in(self, may_answer: Callable[[], bool]) -> list[Request] | None:
+        """Wait for a batch of requests that the stand-in may answer; return None at the end.
+
+        Calling it again means that the last batch is answered.
+
+        Args:
+            may_answer: Returns whether the stand-in may take another batch now.
+        """
+        with self._changed:
+            self._stand_in_answers = False
+            self._changed.notify_all()
+            while not self._ended and self._stopped_by is None:
+                left: float | None = None
+                if self._open_to_stand_in and self._requests and may_answer():
+                    left = self._patience()
+                    if left <= 0 and (batch := self._take_batch()):
+                        self._stand_in_answers = True
+                        return batch
+                    left = max(left, 0.0)
+                self._changed.wait(left)
+            return None
+
+    def leave_stand_in(self) -> None:
+        """Note that the stand-in has ended, in whatever way."""
+        with self._changed:
+            self._stand_in_answers = False
+            self._changed.notify_all()
+
     def _patience(self) -> float:
         """Return how many more seconds the waiting requests should wait for others."""
         if self._closing or self.images >= self._limits.batch:
+            return 0.0
+        # Nobody waits for a request that is not expected to arrive in time.
+        if len(self._gaps) == _GAPS and statistics.median(self._gaps) > self._limits.wait:
             return 0.0
         return self._limits.wait - (self._clock() - self._requests[0].arrived)
 

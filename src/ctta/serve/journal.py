@@ -99,6 +99,17 @@ class Journal:
         named = {} if snapshot is None else {"snapshot": snapshot}
         self.tell({"do": deed, "n": line.n, "alarm": alarm, "images": images, **named, **line.signals})
 
+    def forget(self, snapshot: int) -> None:
+        """Delete old lines if there are too many, as long as a replay can start from a snapshot.
+
+        Args:
+            snapshot: The number of the snapshot's line.
+        """
+        try:
+            self._audit.forget(snapshot)
+        except OSError as error:
+            logger.error("old lines of the audit of stream %s could not be deleted: %s", self._stream, error)
+
     def tell(self, event: dict[str, Any]) -> None:
         """Publish an event to the subscribers without writing it.
 

@@ -138,6 +138,9 @@ class Keeper:
         self._since_saved = 0
         reading = self._meter.read()
         good = learner.adapter.watch.phase == "ok"
+        oldest = self._history.oldest()
+        if oldest is not None:
+            self._journal.forget(int(oldest.info.name))
         return self._history.add(name, taken, reading.steps, reading.seen, pin=pin, good=good)
 
     def evict(self) -> None:

@@ -1,4 +1,4 @@
-"""A lane: one stream with its inbox, and one thread that owns its adapter."""
+"""A lane: one stream with its inbox, one thread that owns its adapter, and one that answers while the first learns."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from ctta._adapter.checkpoint import Capture, capture
 from ctta.serve.audit import Audit
 from ctta.serve.batches import Batches
+from ctta.serve.double import Double
 from ctta.serve.events import Event, Events
 from ctta.serve.history import History
 from ctta.serve.inbox import Inbox, Operation
@@ -21,7 +22,10 @@ from ctta.serve.journal import Journal
 from ctta.serve.keeper import Keeper
 from ctta.serve.labels import Requests
 from ctta.serve.learner import Learner
+from ctta.serve.lessons import Lessons
 from ctta.serve.meter import ALPHA, Meter
+from ctta.serve.replies import Replies
+from ctta.serve.stand_in import StandIn
 from ctta.serve.types import Ask, LabelReport, Limits, Mode, Reply, SnapshotInfo, StreamStatus
 
 logger = logging.getLogger("ctta")
@@ -70,19 +74,26 @@ class Lane:
             mode=mode,
             save_every=limits.save_every,
         )
+        # With a share of 1 the stream is strictly in order: no answer before everything earlier is learnt.
+        double = Double() if limits.learn_share < 1 else None
+        self._lessons = Lessons(limits)
+        replies = Replies(name, clock, requests=requests, history=history, meter=self._meter)
         self._batches = Batches(
             name,
-            limits,
-            clock,
             keeper=self._keeper,
             inbox=self._inbox,
-            requests=requests,
-            history=history,
+            replies=replies,
+            double=double,
+            lessons=self._lessons,
             journal=self._journal,
             meter=self._meter,
         )
-        self._thread = threading.Thread(target=self._run, name=f"ctta-lane-{name}", daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=self._run, name=f"ctta-lane-{name}", daemon=True)]
+        if double is not None:
+            stand_in = StandIn(name, double=double, inbox=self._inbox, lessons=self._lessons, replies=replies)
+            self._threads += [threading.Thread(target=stand_in.run, name=f"ctta-stand-in-{name}", daemon=True)]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, ask: Ask) -> Future[Reply]:
         """Queue a request, or refuse it at once.
@@ -182,12 +193,13 @@ class Lane:
         self._events.unsubscribe(events)
 
     def close(self) -> None:
-        """Accept nothing more. The thread answers what is waiting, saves and ends; `join` waits for it."""
+        """Accept nothing more. The threads answer what is waiting, save and end; `join` waits for them."""
         self._inbox.close()
 
     def join(self) -> None:
-        """Wait for the thread to end."""
-        self._thread.join()
+        """Wait for the threads to end."""
+        for thread in self._threads:
+            thread.join()
 
     @property
     def resident(self) -> bool:
@@ -229,17 +241,28 @@ class Lane:
 
     def _run(self) -> None:
         try:
-            while (work := self._inbox.next(self._limits.idle if self.resident else None)) is not None:
+            while True:
+                if self._lessons and not self._inbox.has_operation:
+                    self._batches.catch_up(open_to_stand_in=True)
+                    continue
+                work = self._inbox.next(self._limits.idle if self.resident else None)
+                if work is None:
+                    break
                 if isinstance(work, Operation):
+                    self._batches.catch_up()  # what was answered before the operation is learnt before it
                     work.run()
+                    self._batches.follow()
                 elif work:
                     self._batches.serve(work)
                 else:
                     self._keeper.evict()
+                    self._batches.follow()
                 del work  # it holds images, or the copy of a whole state, and more work may be long in coming
+            self._batches.catch_up()
             self._keeper.save_changes()
         except BaseException as error:
             logger.exception("stream %s stopped", self.name)
             self._inbox.stop(error)
         finally:
+            self._inbox.end()
             self._journal.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ctta._system.locks import try_lock
 from ctta.errors import StateInUse
 
 
@@ -21,27 +22,14 @@ class FolderLock:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._file: int | None = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            _lock(self._file)
-        except OSError as error:
+        if not try_lock(self._file):
             self.release()
             raise StateInUse(
                 f"Another process serves the streams in {folder}. Stop it, or choose another state folder."
-            ) from error
+            )
 
     def release(self) -> None:
         """Release the folder."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-
-def _lock(file: int) -> None:
-    try:
-        import fcntl  # noqa: PLC0415, not on every platform
-    except ModuleNotFoundError:
-        import msvcrt  # noqa: PLC0415, on Windows alone
-
-        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-    else:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

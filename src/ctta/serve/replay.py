@@ -18,7 +18,7 @@ from ctta.classifier import Classifier
 from ctta.errors import BadData
 from ctta.guard import DEFAULT_RULES, Rule
 from ctta.guarded import Guarded
-from ctta.serve.audit import STREAM_FILE, Line, read_audit, read_batch
+from ctta.serve.audit import Line, read_batch, read_stream
 from ctta.serve.history import champion_file, snapshot_file
 from ctta.serve.index import folder_name
 from ctta.serve.learner import Learner, Taken
@@ -33,7 +33,7 @@ class Replay:
 
     Args:
         learner: The stream's learner after the last line.
-        lines: The number of lines in the audit.
+        lines: The number of lines that were replayed.
         learnt: The number of "learn" lines, including batches that the guard held back.
         compared: Names of the snapshots that were compared with their files.
         different: Names of the compared snapshots that differ in at least one bit.
@@ -56,7 +56,7 @@ def replay(
     guard: tuple[Rule, ...] = DEFAULT_RULES,
     mode: Mode = "adapt",
 ) -> Replay:
-    """Replay one stream from its beginning.
+    """Replay one stream from its beginning, or from the oldest snapshot from which on the audit is complete.
 
     Args:
         state: The service's state folder.
@@ -72,8 +72,10 @@ def replay(
         BadData: If the audit or a batch is damaged.
     """
     folder = state / "streams" / folder_name(stream)
-    lines = list(read_audit(folder / STREAM_FILE))
+    lines = list(read_stream(folder))
     _refuse_gaps(lines, stream)
+    first = _first_snapshot(folder, lines, stream)
+    lines = lines[lines.index(first) + 1 :] if first is not None else lines
     player = _Player(
         folder=folder,
         images=record / folder_name(stream),
@@ -81,6 +83,8 @@ def replay(
         rules="; ".join(map(str, guard)),
         returns=Counter(line.snapshot for line in lines if line.do in _RETURNS),
     )
+    if first is not None:
+        player.start_from(first)
     for line in lines:
         player.play(line)
     learnt = sum(line.do == "learn" for line in lines)
@@ -94,6 +98,20 @@ def _refuse_gaps(lines: list[Line], stream: str) -> None:
                 f"The audit of stream {stream!r} has no line between {before.n} and {after.n}: it could not be written "
                 "then, as the service's log tells. What happened after it cannot be done again."
             )
+
+
+def _first_snapshot(folder: Path, lines: list[Line], stream: str) -> Line | None:
+    """Return the line of the snapshot to start from; None if the lines go back to the beginning."""
+    if not lines or lines[0].n == 1:
+        return None
+    for line in lines:
+        # A rollback names a snapshot that was taken earlier.
+        taken = line.snapshot == f"{line.n:08d}"
+        if taken and snapshot_file(folder, f"{line.n:08d}").is_file():
+            return line
+    raise BadData(
+        f"The audit of stream {stream!r} begins with line {lines[0].n}, and no snapshot to start from is left."
+    )
 
 
 class _Player:
@@ -118,6 +136,15 @@ class _Player:
         self.learner = new(rules)
         self.compared: list[str] = []
         self.different: list[str] = []
+
+    def start_from(self, line: Line) -> None:
+        name = str(line.snapshot)
+        state = read(snapshot_file(self._folder, name))[1]
+        self._rules = "; ".join(state["_extra_state"]["watch"]["rules"])
+        self.learner = self._new(self._rules)
+        self._load(name, line.mode)
+        if self._returns[name]:
+            self._taken[name] = self.learner.take()
 
     def play(self, line: Line) -> None:
         if line.do in ("start", "resume"):  # a start may also follow a crash before the first snapshot
@@ -144,12 +171,18 @@ class _Player:
             learner.set_mode(line.mode)
         elif line.do == "put":
             # The uploaded state is not in the audit; the snapshot that followed it is.
-            name = str(line.snapshot)
-            champion = champion_file(self._folder, name)
-            learner.load(snapshot_file(self._folder, name), champion if champion.is_file() else None, learner.mode)
+            self._load(str(line.snapshot), learner.mode)
+
+    def _load(self, name: str, mode: Mode) -> None:
+        champion = champion_file(self._folder, name)
+        self.learner.load(snapshot_file(self._folder, name), champion if champion.is_file() else None, mode)
 
     def _return(self, line: Line) -> None:
         then = self._taken.get(line.snapshot)
+        if then is None and snapshot_file(self._folder, str(line.snapshot)).is_file():
+            # It was taken before the oldest line that is kept.
+            self._load(str(line.snapshot), line.mode)
+            return
         if then is None:
             raise BadData(f"Line {line.n} returns to snapshot {line.snapshot}, which no earlier line takes.")
         self.learner.put_back(then.learner.state, None if then.champion is None else then.champion.state, then.mode)

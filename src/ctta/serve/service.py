@@ -15,7 +15,7 @@ from ctta.classifier import Classifier
 from ctta.errors import MethodMismatch, ParameterError, ServiceClosing, SourceMismatch, TooManyStreams, UnknownLane
 from ctta.guard import DEFAULT_RULES, Rule
 from ctta.guarded import Guarded
-from ctta.serve.audit import STREAM_FILE, Audit, read_audit, requests_of
+from ctta.serve.audit import Audit, read_stream, requests_of
 from ctta.serve.checks import check_ask, check_limits, check_name
 from ctta.serve.events import Event
 from ctta.serve.history import History
@@ -299,11 +299,13 @@ class Service:
         folder = self._folder / "streams" / folder_name(name)
         folder.mkdir(parents=True, exist_ok=True)
         history = History(name, self._kind, folder, self._writer, self.limits.keep)
-        audit = Audit(folder, None if self._record is None else self._record / folder_name(name))
+        record = None if self._record is None else self._record / folder_name(name)
+        megabytes = self.limits.audit
+        audit = Audit(folder, record, None if megabytes is None else round(megabytes * 1e6))
         requests = Requests(self.limits.remembered, self.num_classes)
         newest = history.newest()
         if newest is not None:
-            lines = read_audit(folder / STREAM_FILE)
+            lines = read_stream(folder)
             for request in requests_of(lines, int(newest.info.name), self.limits.remembered):
                 requests.remember(request, None, offered=True)
         lane = Lane(

@@ -16,7 +16,8 @@ class Limits:
 
     Args:
         batch: Maximum number of images in one batch of a stream; a larger request is its own batch.
-        wait: Seconds that the first request of a batch waits for others, unless the batch is full earlier.
+        wait: Seconds that the first request of a batch waits for others, unless the batch is full earlier. If requests
+            usually arrive further apart than this, none waits.
         queue: Maximum number of images waiting in one stream; more are refused with `QueueFull`. An empty queue accepts
             any request.
         streams: Maximum number of streams; more are refused with `TooManyStreams`.
@@ -24,9 +25,13 @@ class Limits:
         keep: Snapshots kept per stream, besides the pinned ones.
         images: Maximum number of images in one request.
         pixels: Maximum number of values (images x channels x height x width) in one request.
-        learn_share: Share of the batches to learn from however many requests are waiting, above 0 and at most 1. The
-            other batches are learnt from only when nothing is waiting. 1 learns from every batch.
+        learn_share: Share of the batches to learn from however many requests arrive, above 0 and at most 1. While a
+            stream learns, requests are answered from the state before; their batches are learnt from next, together,
+            and shed once a whole batch is waiting for that, unless the share demands them. With 1 every batch is learnt
+            from before the next one is answered.
         idle: Seconds without a request after which a stream is moved to disk; None keeps it in memory.
+        audit: Megabytes of audit per stream above which its oldest lines are deleted, except those that a replay from
+            the oldest kept snapshot needs; None keeps all. Pinned snapshots do not count.
         remembered: Request ids remembered per stream, so that none is learnt from twice and labels can be scored.
     """
 
@@ -40,6 +45,7 @@ class Limits:
     pixels: int = 1 << 24
     learn_share: float = 0.25
     idle: float | None = 600.0
+    audit: float | None = 256.0
     remembered: int = 10_000
 
 
@@ -70,7 +76,8 @@ class Reply:
         steps: Steps that the stream had learnt when it answered.
         mode: The stream's mode when it answered.
         snapshot: Name of the newest snapshot at that time; None if there was none.
-        learnt: Whether the adapter then learns from the batch of this request.
+        learnt: Whether the adapter is going to learn from the request. If the guard stops the learning before that, it
+            does not.
     """
 
     logits: Tensor

@@ -33,14 +33,20 @@ class Writer:
 
     def _run(self) -> None:
         while (item := self._jobs.get()) is not None:
-            _do(*item)
-            del item  # it holds the copy of a whole state, and the next job may be long in coming
+            job, done = item
+            # A job holds the copy of a whole state: it is released before anyone hears that it is done.
+            del item
+            error = _error_of(job)
+            del job
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
 
 
-def _do(job: Callable[[], None], done: Future[None]) -> None:
+def _error_of(job: Callable[[], None]) -> Exception | None:
     try:
         job()
     except Exception as error:  # noqa: BLE001, the job's future carries it
-        done.set_exception(error)
-    else:
-        done.set_result(None)
+        return error
+    return None

@@ -142,11 +142,14 @@ function confirmed(question, yes) {
 async function operate(question, title, method, rest, body) {
   const name = chosen;
   if (question && !(await confirmed(question, title))) return;
+  view.operations += 1;
   try {
     await request(streamPath(name, rest), { method, body });
     say(`${title}: done.`);
   } catch (error) {
     say(error instanceof Refused ? error.message : `${title}: no connection to the service.`, true);
+  } finally {
+    view.operations -= 1;
   }
   await poll();
 }

@@ -60,6 +60,7 @@ export class StreamView {
     this.onRollback = onRollback;
     this.hover = null;
     this.seconds = 120;
+    this.operations = 0;
     this.facts = FACTS.map(([label, name]) => [name, element("dd")]);
     this.find("facts").append(
       ...FACTS.map(([label], i) => element("div", {}, element("dt", { text: label }), this.facts[i][1])),
@@ -93,7 +94,10 @@ export class StreamView {
       cell.className = TROUBLE.includes(name) && value > 0 ? "bad" : "";
       cell.textContent = typeof value === "number" ? value.toLocaleString("en") : (value ?? "–");
     }
-    for (const radio of this.find("mode").querySelectorAll("input")) radio.checked = radio.value === status.mode;
+    // What the user has just chosen stays until the service has answered.
+    if (!this.operations) {
+      for (const radio of this.find("mode").querySelectorAll("input")) radio.checked = radio.value === status.mode;
+    }
     this.find("operations").querySelector("[data-do=promote]").disabled = status.mode !== "shadow";
     if (this.hover === null) this.drawCharts(time);
     this.drawSnapshots(status.snapshots);
