@@ -6,14 +6,20 @@ record can be read and labelled without importing torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 #: The benchmarks with published arguments, each with the optimizer that most methods use on it.
 BENCHMARKS = {"cifar10-c": "adam", "cifar100-c": "adam", "imagenet-c": "sgd", "domainnet-126": "sgd"}
 
 #: Arguments by benchmark.
 Recipes = Mapping[str, Mapping[str, Any]]
+
+#: Norm layers of a network without batch norm, for which some methods have settings of their own.
+OtherNorm = Literal["layer", "group"]
+
+#: Arguments for a network with these norm layers and batches of this size; they replace those of a benchmark.
+NormRecipe = Callable[[OtherNorm, int], dict[str, Any]]
 
 
 def without_optimizer(**settings: Any) -> Recipes:
@@ -56,3 +62,21 @@ NOTHING_SET: Recipes = {name: {} for name in BENCHMARKS}
 
 #: The ``projection`` of RMT, SANTA and DMSE: none on DomainNet-126, where the features are already a 256-d bottleneck.
 MLP_EXCEPT_DOMAINNET = {"cifar10-c": "mlp", "cifar100-c": "mlp", "imagenet-c": "mlp", "domainnet-126": None}
+
+
+def sgd_without_batch_norm(norm: OtherNorm, batch_size: int) -> dict[str, Any]:
+    """Return the settings that SAR's and DeYO's scripts use for Tent, EATA, SAR and DeYO on ImageNet-C.
+
+    They were chosen with a ViT-B/16 (layer norm) and a ResNet-50 with group norm. The learning rate is proportional to
+    the batch size with layer norm; with group norm, only in batches of fewer than 32 images.
+
+    Args:
+        norm: The norm layers of the network.
+        batch_size: Images per batch.
+
+    Example:
+        >>> sgd_without_batch_norm("layer", 64)
+        {'optimizer': 'sgd', 'lr': 0.001, 'momentum': 0.9, 'nesterov': False}
+    """
+    lr = 1e-3 / 64 * batch_size if norm == "layer" else 2.5e-4 / 32 * min(batch_size, 32)
+    return {"optimizer": "sgd", "lr": lr, "momentum": 0.9, "nesterov": False}
