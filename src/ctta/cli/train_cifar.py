@@ -12,7 +12,6 @@ import typer
 from ctta.cli import options
 from ctta.cli.command_line import command_line
 
-
 #: Shown as the default of an option whose value depends on --net.
 OWN = "that of the net"
 

@@ -27,10 +27,11 @@ from ctta.version import __version__
 MEAN, STD = CIFAR10
 CLASSES = 10
 
-#: The depth of the bundled ResNet, which the group-norm network of the same depth starts from.
-BATCH_NORM_DEPTH = 20
-#: Fewer passes than from random weights: the convolutions are learnt, and adjust to other norm layers.
-FROM_BATCH_NORM = CifarTraining(passes=5, small_passes=4, lr=0.05)
+#: The bundled ResNet with batch norm, which the group-norm network of the same depth starts from.
+BUNDLED = "cifar10_resnet20_ctta"
+BUNDLED_DEPTH = 20
+#: Fewer passes than from random weights: the convolutions are trained already, and adjust to other norm layers.
+FROM_BUNDLED = CifarTraining(passes=5, small_passes=4, lr=0.05)
 TRANSFORMER = CifarTraining(
     passes=15,
     small_passes=12,
@@ -73,18 +74,20 @@ class SourceModel:
         found = re.fullmatch(r"resnet(\d+)(-gn)?", net)
         if not found:
             raise ParameterError(
-                f"The 'net' must be resnet20, resnet32, resnet44, resnet56, ..., resnet20-gn, ... or vit-tiny. "
+                f"The 'net' must be resnet20, resnet32, ..., resnet20-gn, resnet32-gn, ... or vit-tiny. "
                 f"Got {net!r} instead."
             )
-        depth = int(found[1])
-        if found[2] is None:
-            build = partial(CifarResNet, depth, CLASSES, shortcut="conv")
-            return cls(f"CifarResNet({depth}, {CLASSES}, shortcut='conv')", build, "fc")
-        build = partial(CifarResNet, depth, CLASSES, shortcut="conv", norm="group")
-        name = f"CifarResNet({depth}, {CLASSES}, shortcut='conv', norm='group')"
-        if depth == BATCH_NORM_DEPTH:
-            return cls(name, build, "fc", FROM_BATCH_NORM, start="cifar10_resnet20_ctta")
-        return cls(name, build, "fc")
+        depth, options = int(found[1]), {"shortcut": "conv"} | ({"norm": "group"} if found[2] else {})
+        written = "".join(f", {name}={value!r}" for name, value in options.items())
+        build = partial(CifarResNet, depth, CLASSES, **options)  # type: ignore[arg-type]
+        from_bundled = bool(found[2]) and depth == BUNDLED_DEPTH
+        return cls(
+            f"CifarResNet({depth}, {CLASSES}{written})",
+            build,
+            "fc",
+            FROM_BUNDLED if from_bundled else CifarTraining(),
+            start=BUNDLED if from_bundled else None,
+        )
 
     def build(self) -> Classifier:
         """Build the network with its first weights, wrapped in the Classifier that normalises its input."""

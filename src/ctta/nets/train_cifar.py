@@ -74,7 +74,6 @@ class CifarTraining:
             return self.lr * done / rising
         return self.lr * 0.5 * (1 + math.cos(math.pi * (done - rising) / (1 - rising)))
 
-
     def optimize(self, model: nn.Module) -> torch.optim.Optimizer:
         """Build the optimizer of a model's parameters.
 
@@ -83,9 +82,7 @@ class CifarTraining:
         """
         if self.optimizer == "adamw":
             return torch.optim.AdamW(model.parameters(), self.lr, weight_decay=self.weight_decay)
-        return torch.optim.SGD(
-            model.parameters(), self.lr, momentum=0.9, nesterov=True, weight_decay=self.weight_decay
-        )
+        return torch.optim.SGD(model.parameters(), self.lr, momentum=0.9, nesterov=True, weight_decay=self.weight_decay)
 
 
 def train_cifar(
