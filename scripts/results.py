@@ -107,7 +107,8 @@ def _plain(record: Record) -> bool:
     """Whether a run is one of the usual ones: continual, severity 5, seed 0, all fifteen corruptions."""
     spec = record.spec
     stream = (spec.protocol_name, spec.severity, spec.batch_size, spec.seed, len(record.errors))
-    return stream == ("continual", 5, 200, 0, len(CORRUPTIONS)) and spec.learn and spec.source_data is None
+    usual = ("continual", 5, batch_size(spec.data_name), 0, len(CORRUPTIONS))
+    return stream == usual and spec.learn and spec.source_data is None
 
 
 def _run_of(name: str, model: str, settings: dict[str, object], runs: Sequence[Record]) -> Record | None:
