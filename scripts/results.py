@@ -83,16 +83,17 @@ def network_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     rows: dict[str, list[Record | None]] = {}
     for name in built_in():
         rows[name + after_mark(name)] = [_run_of(name, model, {}, runs) for model in norms]
-        if method(name).norm_recipe is not None:
+        if method(name).norm_recipes:
             rows[f"{name}, `--norm`"] = [
                 None if norm is None else _run_of(name, model, _norm_settings(name, norm, dataset), runs)
                 for model, norm in norms.items()
             ]
     rows = {label: row for label, row in rows.items() if any(row)}
-    source = rows.pop("source")
-    if None in source:
+    source = [record for record in rows.pop("source", []) if record]
+    if len(source) != len(norms):
         raise SystemExit(f"docs/results holds no run of source for {' '.join(what)}")
-    rows = {"source": source} | dict(sorted(rows.items()))
+    first: dict[str, list[Record | None]] = {"source": [*source]}
+    rows = first | dict(sorted(rows.items()))
     best = [min(record.mean for record in column if record) for column in zip(*rows.values(), strict=True)]
     body = [[label, *map(_against, row, source, best)] for label, row in rows.items()]
     note = ["", AFTER_NOTE] if any(AFTER in label for label in rows) else []
@@ -119,8 +120,8 @@ def _run_of(name: str, model: str, settings: dict[str, object], runs: Sequence[R
 def _norm_settings(name: str, norm: str, dataset: str) -> dict[str, object]:
     """The settings of a run with ``--norm`` that differ from the recipe of the dataset."""
     cls = method(name)
-    default = default_arguments(cls, dataset)
-    return {k: v for k, v in cls.for_norm(norm, batch_size(dataset)).items() if v != default[k]}
+    default, rates = default_arguments(cls, dataset), {str(norm): rate for norm, rate in cls.norm_recipes.items()}
+    return {k: v for k, v in rates[norm].arguments(batch_size(dataset)).items() if v != default[k]}
 
 
 def _against(record: Record | None, source: Record, best: float) -> str:

@@ -139,9 +139,9 @@ class Page:
         ]
         use = f'`ctta.{self.cls.__name__}(model, **ctta.{self.cls.__name__}.recipe("cifar10-c"))` applies a row.'
         text = table(["benchmark", *(f"`{c}`" for c in columns)], rows) + "\n\n" + use
-        if self.cls.norm_recipe is None:
+        if not self.cls.norm_recipes:
             return text
-        layer, group = (self.cls.for_norm(norm, 64) for norm in ("layer", "group"))
+        layer, group = (self.cls.for_norm(norm, 64) for norm in self.cls.norm_recipes)
         return (
             f"{text}\n\nNetworks without batch norm have an optimizer of their own: "
             f'`ctta.{self.cls.__name__}.recipe("imagenet-c", norm="layer", batch_size=64)`, or `--norm layer`, is SGD '

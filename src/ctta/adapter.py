@@ -29,7 +29,7 @@ from ctta.classifier import Classifier, Precision
 from ctta.freeze import Frozen, LoadedStatistics, load_into
 from ctta.norms import choose_statistics
 from ctta.options import AnswerOptions, ChosenStatistics, Optimizer, SharedOptions, check_bounds
-from ctta.recipes import NOTHING_SET, NormRecipe, OtherNorm
+from ctta.recipes import NOTHING_SET, BatchRate, OtherNorm
 from ctta.statistics import Batch, as_statistics, short_form
 
 __all__ = ["Adapter", "Learning", "Step"]
@@ -77,7 +77,7 @@ class Adapter(CheckedArguments, BatchPart):
     defaults: ClassVar[SharedOptions] = {}
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = NOTHING_SET
     # Published settings for networks with layer or group norm instead of batch norm, if there are any.
-    norm_recipe: ClassVar[NormRecipe | None] = None
+    norm_recipes: ClassVar[Mapping[OtherNorm, BatchRate]] = {}
 
     def __init__(
         self,
@@ -283,12 +283,12 @@ class Adapter(CheckedArguments, BatchPart):
         """
         if norm not in get_args(OtherNorm):
             raise errors.ParameterError(f"The 'norm' of a recipe must be 'layer' or 'group'. Got {norm!r} instead.")
-        if cls.norm_recipe is None:
+        if norm not in cls.norm_recipes:
             raise errors.ParameterError(
                 f"No settings of {cls.__name__} were published for networks with {norm} norm: use its recipe for the "
                 "benchmark, and choose the learning rate yourself."
             )
-        return cls.norm_recipe(norm, batch_size)
+        return cls.norm_recipes[norm].arguments(batch_size)
 
     @classmethod
     def arguments(cls) -> dict[str, Any]:

@@ -6,7 +6,8 @@ record can be read and labelled without importing torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 #: The benchmarks with published arguments, each with the optimizer that most methods use on it.
@@ -17,9 +18,6 @@ Recipes = Mapping[str, Mapping[str, Any]]
 
 #: Norm layers of a network without batch norm, for which some methods have settings of their own.
 OtherNorm = Literal["layer", "group"]
-
-#: Arguments for a network with these norm layers and batches of this size; they replace those of a benchmark.
-NormRecipe = Callable[[OtherNorm, int], dict[str, Any]]
 
 
 def without_optimizer(**settings: Any) -> Recipes:
@@ -64,19 +62,36 @@ NOTHING_SET: Recipes = {name: {} for name in BENCHMARKS}
 MLP_EXCEPT_DOMAINNET = {"cifar10-c": "mlp", "cifar100-c": "mlp", "imagenet-c": "mlp", "domainnet-126": None}
 
 
-def sgd_without_batch_norm(norm: OtherNorm, batch_size: int) -> dict[str, Any]:
-    """Return the settings that SAR's and DeYO's scripts use for Tent, EATA, SAR and DeYO on ImageNet-C.
-
-    They were chosen with a ViT-B/16 (layer norm) and a ResNet-50 with group norm. The learning rate is proportional to
-    the batch size with layer norm; with group norm, only in batches of fewer than 32 images.
+@dataclass(frozen=True)
+class BatchRate:
+    """A learning rate of SGD in proportion to the batch size.
 
     Args:
-        norm: The norm layers of the network.
+        lr: The learning rate in batches of `batch_size` images.
         batch_size: Images per batch.
-
-    Example:
-        >>> sgd_without_batch_norm("layer", 64)
-        {'optimizer': 'sgd', 'lr': 0.001, 'momentum': 0.9, 'nesterov': False}
+        rises: Whether it also rises in larger batches.
     """
-    lr = 1e-3 / 64 * batch_size if norm == "layer" else 2.5e-4 / 32 * min(batch_size, 32)
-    return {"optimizer": "sgd", "lr": lr, "momentum": 0.9, "nesterov": False}
+
+    lr: float
+    batch_size: int
+    rises: bool
+
+    def arguments(self, batch_size: int) -> dict[str, Any]:
+        """Return the arguments of a method for batches of this size.
+
+        Args:
+            batch_size: Images per batch.
+
+        Example:
+            >>> BatchRate(0.001, 64, rises=True).arguments(128)
+            {'optimizer': 'sgd', 'lr': 0.002, 'momentum': 0.9, 'nesterov': False}
+        """
+        counted = batch_size if self.rises else min(batch_size, self.batch_size)
+        return {"optimizer": "sgd", "lr": self.lr / self.batch_size * counted, "momentum": 0.9, "nesterov": False}
+
+
+#: What SAR's and DeYO's scripts use for Tent, EATA, SAR and DeYO with a ViT-B/16 and a ResNet-50 with group norm.
+WITHOUT_BATCH_NORM: Mapping[OtherNorm, BatchRate] = {
+    "layer": BatchRate(1e-3, 64, rises=True),
+    "group": BatchRate(2.5e-4, 32, rises=False),
+}

@@ -127,9 +127,12 @@ class CifarViT(nn.Module):
             x: Normalised images (N, 3, H, W), with sides that are multiples of 8.
         """
         x = self.patch_embed(x)
-        place = self.pos_embed
-        if x.shape[2:] != place.shape[2:]:
-            place = interpolate(place, x.shape[2:], mode="bilinear", align_corners=False)
-        tokens = self.blocks((x + place).flatten(2).transpose(1, 2))
+        tokens = self.blocks((x + self._place(x)).flatten(2).transpose(1, 2))
         logits: Tensor = self.head(self.norm(tokens).mean(1))
         return logits
+
+    def _place(self, x: Tensor) -> Tensor:
+        """Return the position embedding, stretched if the images are not of the usual size."""
+        if x.shape[2:] == self.pos_embed.shape[2:]:
+            return self.pos_embed
+        return interpolate(self.pos_embed, x.shape[2:], mode="bilinear", align_corners=False)
