@@ -3,9 +3,14 @@
 python scripts/results.py            write the page
 python scripts/results.py --check    write nothing; exit 1 if the page is stale
 
-The page is written by hand, except for the regions from ``<!-- table: EXPERIMENT DATASET MODEL IMAGES -->`` to
-``<!-- end -->``; IMAGES is the number per domain, or "all". With `` by-domain`` at the end the table has one column per
-domain. Rows are averaged over the seeds that all of them have.
+The page is written by hand, except for two kinds of regions, which end with ``<!-- end -->``:
+
+``<!-- table: EXPERIMENT DATASET MODEL IMAGES -->`` is a table of the paper; IMAGES is the number per domain, or "all".
+With `` by-domain`` at the end the table has one column per domain. Rows are averaged over the seeds that all of them
+have.
+
+``<!-- networks: DATASET IMAGES MODEL[=NORM] ... -->`` is a table of every method on several networks, with seed 0.
+Methods with an optimizer published for networks with the norm layers NORM ("layer", "group") have a second row for it.
 """
 
 from __future__ import annotations
@@ -17,16 +22,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ctta.bench.compare import own_settings
-from ctta.bench.defaults import default_arguments
+from ctta.bench.defaults import batch_size, default_arguments
 from ctta.bench.folder import read_records
 from ctta.bench.record import Record
-from ctta.method_table import AFTER_NOTE, after_mark
+from ctta.corruption_names import CORRUPTIONS
+from ctta.method_table import AFTER, AFTER_NOTE, after_mark, built_in
 from ctta.paper import Cell, Outcome, experiment
 from ctta.paper.numbers import SETTINGS
 from ctta.registry import method
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-REGION = re.compile(r"(<!-- table: ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+REGION = re.compile(r"(<!-- (table|networks): ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def main() -> int:
@@ -49,8 +55,9 @@ def filled(text: str, records: Sequence[Record]) -> str:
     """Return the page with its tables filled in."""
 
     def table(found: re.Match[str]) -> str:
-        begin, what, end = found.groups()
-        return begin + "\n".join(lines(what.split(), records)) + "\n" + end
+        begin, kind, what, end = found.groups()
+        make = lines if kind == "table" else network_lines
+        return begin + "\n".join(make(what.split(), records)) + "\n" + end
 
     return REGION.sub(table, text)
 
@@ -66,6 +73,63 @@ def lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     shared = of_shared_seeds([found for _, found in pairs])
     outcomes = [Outcome(cell, found, Path()) for (cell, _), found in zip(pairs, shared, strict=True)]
     return [*_table(outcomes, by_domain=bool(how)), "", *_commands(outcomes)]
+
+
+def network_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
+    """Return a table of every method on several networks in Markdown, followed by the commands that made it."""
+    dataset, images, *networks = what
+    norms = {model: norm or None for model, _, norm in (network.partition("=") for network in networks)}
+    runs = [r for r in records if r.spec.data_name == dataset and r.spec.images == int(images) and _plain(r)]
+    rows: dict[str, list[Record | None]] = {}
+    for name in built_in():
+        rows[name + after_mark(name)] = [_run_of(name, model, {}, runs) for model in norms]
+        if method(name).norm_recipes:
+            rows[f"{name}, `--norm`"] = [
+                None if norm is None else _run_of(name, model, _norm_settings(name, norm, dataset), runs)
+                for model, norm in norms.items()
+            ]
+    rows = {label: row for label, row in rows.items() if any(row)}
+    source = [record for record in rows.pop("source", []) if record]
+    if len(source) != len(norms):
+        raise SystemExit(f"docs/results holds no run of source for {' '.join(what)}")
+    first: dict[str, list[Record | None]] = {"source": [*source]}
+    rows = first | dict(sorted(rows.items()))
+    best = [min(record.mean for record in column if record) for column in zip(*rows.values(), strict=True)]
+    body = [[label, *map(_against, row, source, best)] for label, row in rows.items()]
+    note = ["", AFTER_NOTE] if any(AFTER in label for label in rows) else []
+    runs = [record for row in rows.values() for record in row if record]
+    commands = dict.fromkeys(r.command.replace(f" {r.spec.method} ", " METHOD ", 1) for r in runs)
+    head = ["", *(f"`{model}`" for model in norms)]
+    table = [_line(head), "|" + "---|" * len(head), *map(_line, body), *note]
+    return [*table, "", "```sh", *commands, "```"]
+
+
+def _plain(record: Record) -> bool:
+    """Whether a run is one of the usual ones: continual, severity 5, seed 0, all fifteen corruptions."""
+    spec = record.spec
+    stream = (spec.protocol_name, spec.severity, spec.batch_size, spec.seed, len(record.errors))
+    usual = ("continual", 5, batch_size(spec.data_name), 0, len(CORRUPTIONS))
+    return stream == usual and spec.learn and spec.source_data is None
+
+
+def _run_of(name: str, model: str, settings: dict[str, object], runs: Sequence[Record]) -> Record | None:
+    alike = (r for r in runs if (r.spec.method, r.spec.model_name) == (name, model))
+    return next((r for r in alike if own_settings(r.spec) == settings), None)
+
+
+def _norm_settings(name: str, norm: str, dataset: str) -> dict[str, object]:
+    """The settings of a run with ``--norm`` that differ from the recipe of the dataset."""
+    cls = method(name)
+    default, rates = default_arguments(cls, dataset), {str(norm): rate for norm, rate in cls.norm_recipes.items()}
+    return {k: v for k, v in rates[norm].arguments(batch_size(dataset)).items() if v != default[k]}
+
+
+def _against(record: Record | None, source: Record, best: float) -> str:
+    """An error and its difference from the source model."""
+    if record is None:
+        return "–"
+    mean = f"**{record.mean:.1f}**" if record.mean == best else f"{record.mean:.1f}"
+    return mean if record is source else f"{mean} ({record.mean - source.mean:+.1f})"
 
 
 def of_shared_seeds(rows: Sequence[Sequence[Record]]) -> list[list[Record]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import threading
+from typing import Literal
 
 import pytest
 import torch
@@ -269,6 +270,41 @@ def test_a_recipe_builds_the_method_and_an_unknown_benchmark_is_named() -> None:
         ctta.DMSE(net(), **ctta.DMSE.recipe(benchmark))
     with pytest.raises(errors.UnknownStream, match="cifar10-c"):
         ctta.DMSE.recipe("cifar10c")
+
+
+@pytest.mark.parametrize("method", [ctta.Tent, ctta.EATA, ctta.SAR, ctta.DeYO])
+@pytest.mark.parametrize(
+    ("norm", "batch_size", "lr"),
+    [
+        # SAR's and DeYO's scripts: 0.001 / 64 per image for ViT-B; 0.00025 for ResNet-50 with group norm, and
+        # 0.00025 / 64 * 2 per image in batches of fewer than 32.
+        ("layer", 64, 0.001),
+        ("layer", 200, 0.003125),
+        ("layer", 1, 0.000015625),
+        ("group", 64, 0.00025),
+        ("group", 200, 0.00025),
+        ("group", 1, 0.0000078125),
+    ],
+)
+def test_networks_without_batch_norm_have_published_optimizers(
+    method: type[ctta.Adapter], norm: Literal["layer", "group"], batch_size: int, lr: float
+) -> None:
+    found = method.recipe("cifar10-c", norm=norm, batch_size=batch_size)
+    assert found["lr"] == pytest.approx(lr, rel=1e-12)
+    assert (found["optimizer"], found["momentum"], found["nesterov"]) == ("sgd", 0.9, False)
+    others = method.recipe("cifar10-c")
+    assert {key: found[key] for key in others.keys() - {"optimizer", "lr"}} == {
+        key: others[key] for key in others.keys() - {"optimizer", "lr"}
+    }
+    method(net(), **found)
+
+
+def test_a_method_without_published_settings_for_a_norm_says_so() -> None:
+    for method in (ctta.ROID, ctta.RDumb):
+        with pytest.raises(errors.ParameterError, match=f"No settings of {method.__name__} were published"):
+            method.recipe("cifar10-c", norm="layer")
+    with pytest.raises(errors.ParameterError, match="'layer' or 'group'"):
+        ctta.Tent.recipe("cifar10-c", norm="instance")  # type: ignore[arg-type]
 
 
 def test_half_precision_weights_are_refused_by_name() -> None:

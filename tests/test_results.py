@@ -7,11 +7,13 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from ctta.bench.folder import RunFolder, read_records
 from ctta.bench.record import Record
+from ctta.corruption_names import CORRUPTIONS
 from ctta.paper import experiment
 from run_folders import record_of, steps_of
 
@@ -69,6 +71,41 @@ def test_rows_of_a_table_are_averaged_over_the_seeds_they_all_have(results: Modu
 
     found = results.of_shared_seeds([[run(0), run(1), run(2)], [run(2), run(0)], [run(0), run(3)]])
     assert found == [[run(0)], [run(0)], [run(0)]]
+
+
+def run_on(model: str, method: str, wrong: int, **changes: Any) -> Record:
+    """A run on a network in which every batch of ten has this many errors."""
+    steps = steps_of((wrong,) * len(CORRUPTIONS), CORRUPTIONS)
+    like = {"batch_size": 200, "model": {"name": model, "digest": "07ae", "mean": [0.5], "std": [0.2]}} | changes
+    return Record.from_json(record_of(method, steps, **like))
+
+
+TENT_WITH_LAYER_NORM = {"optimizer": "sgd", "lr": 0.003125, "nesterov": False}  # 0.001 / 64 per image
+
+
+def test_a_table_of_networks_shows_every_method_with_its_gain_over_the_source(results: ModuleType) -> None:
+    records = [
+        run_on("bn", "source", 5),
+        run_on("ln", "source", 6),
+        run_on("bn", "tent", 3),
+        run_on("ln", "tent", 7, settings={"optimizer": "adam", "lr": 0.001}),
+        run_on("ln", "tent", 2, settings=TENT_WITH_LAYER_NORM),
+        run_on("ln", "lame", 9, settings={"affinity": "rbf", "k": 5}),
+        run_on("ln", "tent", 1, settings={"lr": 0.5}),  # other settings than a recipe's
+        run_on("ln", "roid", 1, batch_size=10),
+        run_on("ln", "roid", 1, severity=3),
+        run_on("gn", "roid", 1),
+    ]
+    lines = results.network_lines(["cifar10-c", "40", "bn", "ln=layer"], records)
+    assert lines[2 : lines.index("")] == [
+        "| source | 50.0 | 60.0 |",
+        "| lame† | – | 90.0 (+30.0) |",
+        "| tent | **30.0** (-20.0) | 70.0 (+10.0) |",
+        "| tent, `--norm` | – | **20.0** (-40.0) |",
+    ]
+    assert lines[-2] == "ctta run METHOD cifar10-c --seed 0"
+    with pytest.raises(SystemExit, match="no run of source"):
+        results.network_lines(["cifar10-c", "40", "bn", "gn"], records)
 
 
 def test_the_figures_are_those_of_the_records() -> None:

@@ -138,7 +138,16 @@ class Page:
             for name, recipe in recipes.items()
         ]
         use = f'`ctta.{self.cls.__name__}(model, **ctta.{self.cls.__name__}.recipe("cifar10-c"))` applies a row.'
-        return table(["benchmark", *(f"`{c}`" for c in columns)], rows) + "\n\n" + use
+        text = table(["benchmark", *(f"`{c}`" for c in columns)], rows) + "\n\n" + use
+        if not self.cls.norm_recipes:
+            return text
+        layer, group = (self.cls.for_norm(norm, 64) for norm in self.cls.norm_recipes)
+        return (
+            f"{text}\n\nNetworks without batch norm have an optimizer of their own: "
+            f'`ctta.{self.cls.__name__}.recipe("imagenet-c", norm="layer", batch_size=64)`, or `--norm layer`, is SGD '
+            f"with `lr` {value(layer['lr'])} for 64 images, in proportion to the batch size, and `nesterov` off; "
+            f'`norm="group"` has `lr` {value(group["lr"])}, in proportion to the batch size below 32 images.'
+        )
 
     def tagged(self, tag: str) -> str:
         """Return the statements with a tag in their comment, and functions with it only in their docstring.

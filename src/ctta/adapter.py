@@ -11,7 +11,7 @@ import inspect
 import math
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ from ctta.classifier import Classifier, Precision
 from ctta.freeze import Frozen, LoadedStatistics, load_into
 from ctta.norms import choose_statistics
 from ctta.options import AnswerOptions, ChosenStatistics, Optimizer, SharedOptions, check_bounds
-from ctta.recipes import NOTHING_SET
+from ctta.recipes import NOTHING_SET, BatchRate, OtherNorm
 from ctta.statistics import Batch, as_statistics, short_form
 
 __all__ = ["Adapter", "Learning", "Step"]
@@ -76,6 +76,8 @@ class Adapter(CheckedArguments, BatchPart):
     # The method's own defaults for shared options, if they differ from those of __init__ below.
     defaults: ClassVar[SharedOptions] = {}
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = NOTHING_SET
+    # Published settings for networks with layer or group norm instead of batch norm, if there are any.
+    norm_recipes: ClassVar[Mapping[OtherNorm, BatchRate]] = {}
 
     def __init__(
         self,
@@ -251,20 +253,45 @@ class Adapter(CheckedArguments, BatchPart):
         return checkpoint.load(path, model, cls, overrides)
 
     @classmethod
-    def recipe(cls, stream: str) -> dict[str, Any]:
+    def recipe(cls, stream: str, *, norm: OtherNorm | None = None, batch_size: int = 64) -> dict[str, Any]:
         """Return the constructor arguments published for a benchmark.
 
         Args:
             stream: The benchmark, such as "cifar10-c".
+            norm: "layer" or "group" for the optimizer that was published for networks with layer norm (ViT, Swin,
+                ConvNeXt) or group norm, in place of the benchmark's. Tent, EATA, SAR and DeYO have one.
+            batch_size: Images per batch, on which the learning rate for these networks depends.
 
         Example:
             >>> import ctta
             >>> ctta.Tent.recipe("imagenet-c")
             {'optimizer': 'sgd', 'lr': 0.00025}
+            >>> ctta.Tent.recipe("imagenet-c", norm="layer", batch_size=64)
+            {'optimizer': 'sgd', 'lr': 0.001, 'momentum': 0.9, 'nesterov': False}
         """
         if stream not in cls.recipes:
             raise errors.UnknownStream(stream, cls.recipes)
-        return dict(cls.recipes[stream])
+        return dict(cls.recipes[stream]) | ({} if norm is None else cls.for_norm(norm, batch_size))
+
+    @classmethod
+    def for_norm(cls, norm: OtherNorm, batch_size: int) -> dict[str, Any]:
+        """Return the arguments published for networks without batch norm; they are the same on every benchmark.
+
+        Args:
+            norm: "layer" or "group": the norm layers of the network.
+            batch_size: Images per batch.
+
+        Raises:
+            ParameterError: If nothing was published for such networks; use the recipe of the benchmark then.
+        """
+        if norm not in get_args(OtherNorm):
+            raise errors.ParameterError(f"The 'norm' of a recipe must be 'layer' or 'group'. Got {norm!r} instead.")
+        if norm not in cls.norm_recipes:
+            raise errors.ParameterError(
+                f"No settings of {cls.__name__} were published for networks with {norm} norm: use its recipe for the "
+                "benchmark, and choose the learning rate yourself."
+            )
+        return cls.norm_recipes[norm].arguments(batch_size)
 
     @classmethod
     def arguments(cls) -> dict[str, Any]:

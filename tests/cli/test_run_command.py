@@ -37,3 +37,24 @@ def test_a_run_made_again_to_keep_its_model_is_not_said_to_be_done(tmp_path: Pat
 def test_the_bar_says_which_of_the_runs_it_is(tmp_path: Path) -> None:
     bars = run(tmp_path, "--seed", "0..1").stderr
     assert "1/2 Source" in bars and "2/2 Source" in bars
+
+
+def test_a_model_without_batch_norm_gets_the_optimizer_published_for_it(tmp_path: Path) -> None:
+    words = ["run", "tent", "digits", "--images", "4", "--corruptions", "fog", "--batch-size", "2", "--json", "--quiet"]
+
+    def settings(*options: str) -> dict[str, object]:
+        result = CliRunner().invoke(app, [*words, "--out", str(tmp_path), *options])
+        assert result.exit_code == 0, result.output
+        (record,) = json.loads(result.stdout)
+        found: dict[str, object] = record["spec"]["settings"]
+        return found
+
+    published = settings("--norm", "layer")
+    assert (published["optimizer"], published["lr"], published["nesterov"]) == ("sgd", 0.001 * 2 / 64, False)
+    assert settings("--norm", "layer", "--set", "lr=0.5")["lr"] == 0.5
+    assert settings()["optimizer"] == "adam"
+
+
+def test_a_norm_for_which_a_method_has_no_settings_is_an_error(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["run", "roid", "digits", "--norm", "group", "--out", str(tmp_path)])
+    assert result.exit_code != 0 and not any(tmp_path.iterdir())

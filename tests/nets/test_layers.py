@@ -126,3 +126,25 @@ def test_the_smallest_cifar_resnet_learns_from_every_parameter(shortcut: str) ->
 def test_impossible_depths_are_refused(make: object, sentence: str) -> None:
     with pytest.raises(ParameterError, match=sentence.replace("6n + 2", "6n [+] 2")):
         make()  # type: ignore[operator]
+
+
+@torch.no_grad()
+def test_group_norms_normalise_four_channels_of_one_image_together() -> None:
+    net = CifarResNet(8, 10, shortcut="conv", norm="group").double()
+    x = torch.randn(3, 3, 32, 32, dtype=torch.float64)
+    maps = net.conv1(x)
+    expected = torch.empty_like(maps)
+    for image in range(3):
+        for group in range(4):
+            part = maps[image, 4 * group : 4 * group + 4]
+            expected[image, 4 * group : 4 * group + 4] = (part - part.mean()) / (part.var(correction=0) + 1e-5).sqrt()
+    torch.testing.assert_close(net.bn1(maps), expected)
+    torch.testing.assert_close(net.train()(x)[:1], net(x[:1]))  # no statistics of the batch
+
+
+def test_the_norm_of_a_resnet_does_not_change_the_names_of_its_parameters() -> None:
+    group, batch = (CifarResNet(20, 10, shortcut="conv", norm=norm) for norm in ("group", "batch"))
+    assert [*dict(group.named_parameters())] == [*dict(batch.named_parameters())]
+    assert not any(isinstance(layer, nn.BatchNorm2d) for layer in group.modules())
+    with pytest.raises(ParameterError, match="'norm' parameter of CifarResNet"):
+        CifarResNet(20, 10, norm="layer")  # type: ignore[arg-type]

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors import safe_open
+from torch import nn
 
+from ctta import nets
 from ctta.errors import BadData, ParameterError
 from ctta.nets.cifar10 import MEAN, STD, SourceModel
 from ctta.nets.cifar_resnet import CifarResNet
 from ctta.nets.train_cifar import CifarTraining, crops, train_cifar
+from ctta.nets.vit import CifarViT
 from ctta.nets.weights import fit, read_weights
+from ctta.norms import batch_norms
 
 HOW = CifarTraining(passes=3, small_passes=1, small=12, batch_size=8, seed=5)
+ADAMW = replace(HOW, optimizer="adamw", lr=1e-3)
 
 
 class Stopped(Exception):
@@ -46,23 +52,23 @@ def test_it_learns_and_leaves_the_global_generator_alone(images):
     assert (model(x.float() / 255).argmax(1) == y).float().mean() >= 0.9
 
 
-@pytest.mark.parametrize("stop_after", [1, 2])
-def test_an_interrupted_training_ends_with_the_same_bits(images, tmp_path, stop_after):
-    straight = train_cifar(build, *images, HOW)
+@pytest.mark.parametrize(("how", "stop_after"), [(HOW, 1), (HOW, 2), (ADAMW, 2)])
+def test_an_interrupted_training_ends_with_the_same_bits(images, tmp_path, how, stop_after):
+    straight = train_cifar(build, *images, how)
 
     def stop(number, percent, loss):
         if number > stop_after:
             raise Stopped
 
     with pytest.raises(Stopped):
-        train_cifar(build, *images, HOW, resume=tmp_path / "state", progress=stop)
+        train_cifar(build, *images, how, resume=tmp_path / "state", progress=stop)
     seen = []
     resumed = train_cifar(
-        build, *images, HOW, resume=tmp_path / "state", progress=lambda number, *_: seen.append(number)
+        build, *images, how, resume=tmp_path / "state", progress=lambda number, *_: seen.append(number)
     )
     assert seen[0] == stop_after + 1
     assert same(straight, resumed)
-    finished = train_cifar(build, *images, HOW, resume=tmp_path / "state")
+    finished = train_cifar(build, *images, how, resume=tmp_path / "state")
     assert same(straight, finished)
 
 
@@ -74,6 +80,45 @@ def test_a_state_of_another_training_is_refused(images, tmp_path):
     (tmp_path / "state").write_bytes(b"half a file")
     with pytest.raises(BadData, match="is not the state of a training"):
         train_cifar(build, *images, HOW, resume=tmp_path / "state")
+
+
+def test_a_state_written_before_there_was_a_choice_of_optimizer_is_continued(images, tmp_path):
+    straight = train_cifar(build, *images, HOW, resume=tmp_path / "state")
+    state = torch.load(tmp_path / "state", weights_only=True)
+    del state["how"]["optimizer"]
+    torch.save(state, tmp_path / "state")
+    assert same(straight, train_cifar(build, *images, HOW, resume=tmp_path / "state"))
+    with pytest.raises(ParameterError, match="another optimizer"):
+        train_cifar(build, *images, replace(HOW, optimizer="adamw"), resume=tmp_path / "state")
+
+
+def test_adamw_takes_the_steps_of_its_definition(images):
+    """One step from the first weights, by the equations of Loshchilov & Hutter with torch's constants."""
+    x, y = images
+    how = CifarTraining(passes=1, small_passes=0, padding=0, batch_size=20, optimizer="adamw", lr=0.01, warm_up=0.5)
+    first = {}
+
+    def remembered():
+        model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 2))
+        first.update({name: value.detach().clone() for name, value in model.named_parameters()})
+        return model
+
+    # A mirrored image would have another gradient: these are their own mirror images.
+    x = torch.maximum(x, x.flip(3))
+    trained = train_cifar(remembered, x, y, how)
+    start = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 2))
+    start.load_state_dict(first)
+    loss = torch.nn.functional.cross_entropy(start(x.float() / 255), y)
+    gradients = torch.autograd.grad(loss, list(start.parameters()))
+    lr = how.lr_at(0, 1)
+    for gradient, (name, value) in zip(gradients, trained.named_parameters(), strict=True):
+        expected = first[name] * (1 - lr * how.weight_decay) - lr * gradient / (gradient.abs() + 1e-8)
+        torch.testing.assert_close(value, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_an_unknown_optimizer_is_refused():
+    with pytest.raises(ParameterError, match="optimizer"):
+        CifarTraining(optimizer="adam")
 
 
 def test_the_learning_rate_rises_and_falls_to_zero():
@@ -119,6 +164,36 @@ def test_the_file_carries_float_weights_and_how_they_came_about(tmp_path):
     assert json.loads(said["mean"]) == list(MEAN)
     assert json.loads(said["std"]) == list(STD)
     assert json.loads(said["training"])["small"] == 12
+
+
+def test_the_group_norm_network_starts_from_the_parameters_of_the_bundled_one():
+    source = SourceModel.named("resnet20-gn")
+    model, bundled = source.build().model, nets.load("cifar10_resnet20_ctta")
+    assert not batch_norms(model)
+    parameters = dict(bundled.named_parameters())
+    assert parameters.keys() == dict(model.named_parameters()).keys()
+    assert all(torch.equal(value, parameters[name]) for name, value in model.named_parameters())
+    assert SourceModel.named("resnet26-gn").start is None
+
+
+def test_a_training_has_the_settings_of_its_network_except_those_given():
+    source = SourceModel.named("vit-tiny")
+    assert source.training() == source.how
+    assert source.how.optimizer == "adamw"
+    changed = source.training(passes=10, lr=0.5, label_smoothing=0.2, seed=3)
+    expected = {"passes": 10, "small_passes": 6, "lr": 0.5, "label_smoothing": 0.2, "seed": 3}
+    assert changed == replace(source.how, **expected)
+    assert source.training(small_passes=1) == replace(source.how, small_passes=1)
+
+
+@pytest.mark.parametrize("net", ["resnet8", "resnet8-gn", "vit-tiny"])
+def test_the_file_names_the_constructor_of_its_network(net, tmp_path):
+    source = SourceModel.named(net)
+    source.save(source.build(), tmp_path / "a.safetensors", HOW, accuracy=50.0, command="")
+    with safe_open(tmp_path / "a.safetensors", "pt") as file:
+        said = file.metadata()["net"]
+    built = eval(said, {"CifarResNet": CifarResNet, "CifarViT": CifarViT})
+    fit(built, read_weights(tmp_path / "a.safetensors"))
 
 
 def test_an_unknown_net_is_refused():

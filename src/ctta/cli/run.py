@@ -18,6 +18,13 @@ from ctta.protocol import PROTOCOLS, get_protocol
 from ctta.registry import BUILT_IN
 
 
+class OtherNorm(str, Enum):
+    """Norm layers of a model without batch norm."""
+
+    layer = "layer"
+    group = "group"
+
+
 class ImageOrder(str, Enum):
     """The order of the images of a domain."""
 
@@ -49,6 +56,13 @@ def run(
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Set an argument of the method. May be repeated."),
+    ] = None,
+    norm: Annotated[
+        OtherNorm | None,
+        typer.Option(
+            help="Norm layers of a model without batch norm: use the optimizer published for such models, which Tent, "
+            "EATA, SAR and DeYO have."
+        ),
     ] = None,
     protocol: Annotated[
         str,
@@ -88,7 +102,7 @@ def run(
 ) -> None:
     """Run a method on a stream. An interrupted run resumes; a finished one is not repeated.
 
-    The method uses the settings published for the dataset (its recipe), changed by --set.
+    The method uses the settings published for the dataset (its recipe), changed by --norm and --set.
     """
     check_names([method], model)
     targets = parse_targets(track, tensorboard)
@@ -124,7 +138,7 @@ def run(
     )
     procedure = Procedure(
         method=method,
-        settings=parse_settings(setting or []),
+        settings=_for_norm(method, norm, batch_size or dataset.batch_size) | parse_settings(setting or []),
         protocol=protocol,
         times=times,
         order=order.value,
@@ -149,3 +163,10 @@ def run(
     echo_comparison(records)
     for record in records:
         typer.echo(f"record {RunFolder(out / record.address).record_file}")
+
+
+def _for_norm(method: str, norm: OtherNorm | None, batch_size: int) -> dict[str, Any]:
+    """Return the arguments published for models with these norm layers; none for models with batch norm."""
+    from ctta.registry import get_method  # noqa: PLC0415
+
+    return {} if norm is None else get_method(method).for_norm(norm.value, batch_size)

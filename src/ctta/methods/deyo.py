@@ -20,7 +20,7 @@ from ctta.errors import ParameterError
 from ctta.functional import entropy
 from ctta.norms import norm_affine, source_statistics_where_single, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
-from ctta.recipes import per_dataset
+from ctta.recipes import WITHOUT_BATCH_NORM, per_dataset
 from ctta.registry import register
 
 
@@ -57,6 +57,7 @@ class DeYO(Adapter):
     passes = (2, 1)
     defaults: ClassVar[SharedOptions] = {"nesterov": False}
     recipes = per_dataset()
+    norm_recipes = WITHOUT_BATCH_NORM
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from ctta.methods._parts.tensors import flat
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.prototypes import source_images
-from ctta.recipes import per_dataset
+from ctta.recipes import WITHOUT_BATCH_NORM, per_dataset
 from ctta.registry import register
 
 __all__ = ["EATA", "fisher_from_source"]
@@ -73,6 +73,7 @@ class EATA(Adapter):
         d_margin={"cifar10-c": 0.4, "cifar100-c": 0.1, "imagenet-c": 0.05, "domainnet-126": 0.1},
         fisher_alpha={"cifar10-c": 1.0, "cifar100-c": 1.0, "imagenet-c": 2000.0, "domainnet-126": 2000.0},
     )
+    norm_recipes = WITHOUT_BATCH_NORM
 
     p_bar: Tensor | None
 

@@ -17,7 +17,7 @@ from ctta.adapter import Adapter, Learning, Step
 from ctta.methods._parts.entropy_loss import EntropyLoss, entropy_loss
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
-from ctta.recipes import per_dataset
+from ctta.recipes import WITHOUT_BATCH_NORM, per_dataset
 from ctta.registry import register
 
 
@@ -59,6 +59,7 @@ class SAR(Adapter):
     passes = (2, 2)
     defaults: ClassVar[SharedOptions] = {"optimizer": "sgd", "nesterov": False}
     recipes = per_dataset(optimizer="sgd")
+    norm_recipes = WITHOUT_BATCH_NORM
 
     average: Tensor | None
 

@@ -12,7 +12,7 @@ from ctta.adapter import Adapter, Learning, Step
 from ctta.methods._parts.entropy_loss import EntropyLoss, entropy_loss
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions
-from ctta.recipes import per_dataset
+from ctta.recipes import WITHOUT_BATCH_NORM, per_dataset
 from ctta.registry import register
 
 
@@ -47,6 +47,7 @@ class Tent(Adapter):
     trains = "the weights and biases of normalisation layers"
     passes = (1, 1)
     recipes = per_dataset()
+    norm_recipes = WITHOUT_BATCH_NORM
 
     def __init__(
         self,

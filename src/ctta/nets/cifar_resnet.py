@@ -11,6 +11,20 @@ from ctta.errors import ParameterError
 from ctta.nets.layers import initialise_convolutions
 
 Shortcut = Literal["pad", "conv"]
+Norm = Literal["batch", "group"]
+
+#: Channels that a group norm normalises together.
+GROUP = 4
+
+
+def norm_layer(norm: Norm, channels: int) -> nn.Module:
+    """Build a normalisation layer.
+
+    Args:
+        norm: "batch" or "group".
+        channels: Channels of its input.
+    """
+    return nn.BatchNorm2d(channels) if norm == "batch" else nn.GroupNorm(channels // GROUP, channels)
 
 
 class PadShortcut(nn.Module):
@@ -44,20 +58,21 @@ class BasicBlock(nn.Module):
         outputs: Output channels.
         stride: Stride of the first convolution.
         shortcut: How the shortcut changes size: "pad" (option A) or "conv" (option B).
+        norm: "batch" or "group". Layers have the same names with either.
     """
 
-    def __init__(self, inputs: int, outputs: int, stride: int, shortcut: Shortcut) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, shortcut: Shortcut, norm: Norm = "batch") -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
+        self.bn1 = norm_layer(norm, outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
+        self.bn2 = norm_layer(norm, outputs)
         self.downsample: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
             self.downsample = (
                 PadShortcut(outputs - inputs, stride)
                 if shortcut == "pad"
-                else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+                else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm_layer(norm, outputs))
             )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -78,9 +93,18 @@ class CifarResNet(nn.Module):
         num_classes: Number of classes.
         shortcut: "pad" (option A of the paper; the head is named `linear`) or "conv" (option B; the head is `fc`).
         width: Channels of the first stage.
+        norm: "batch", or "group" for group norms of four channels each. Layers have the same names with either.
     """
 
-    def __init__(self, depth: int, num_classes: int, *, shortcut: Shortcut = "pad", width: int = 16) -> None:
+    def __init__(
+        self,
+        depth: int,
+        num_classes: int,
+        *,
+        shortcut: Shortcut = "pad",
+        width: int = 16,
+        norm: Norm = "batch",
+    ) -> None:
         super().__init__()
         if depth < 8 or (depth - 2) % 6:
             raise ParameterError(
@@ -90,13 +114,17 @@ class CifarResNet(nn.Module):
             raise ParameterError(
                 f"The 'shortcut' parameter of CifarResNet must be 'pad' or 'conv'. Got {shortcut!r} instead."
             )
+        if norm not in ("batch", "group"):
+            raise ParameterError(
+                f"The 'norm' parameter of CifarResNet must be 'batch' or 'group'. Got {norm!r} instead."
+            )
 
         def stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-            rest = (BasicBlock(outputs, outputs, 1, shortcut) for _ in range((depth - 2) // 6 - 1))
-            return nn.Sequential(BasicBlock(inputs, outputs, stride, shortcut), *rest)
+            rest = (BasicBlock(outputs, outputs, 1, shortcut, norm) for _ in range((depth - 2) // 6 - 1))
+            return nn.Sequential(BasicBlock(inputs, outputs, stride, shortcut, norm), *rest)
 
         self.conv1 = nn.Conv2d(3, width, 3, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
+        self.bn1 = norm_layer(norm, width)
         self.layer1 = stage(width, width, 1)
         self.layer2 = stage(width, 2 * width, 2)
         self.layer3 = stage(2 * width, 4 * width, 2)

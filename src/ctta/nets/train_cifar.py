@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +18,13 @@ from ctta._adapter.layout import fastest_layout
 from ctta._system.files import write_atomically
 from ctta.errors import BadData, ParameterError
 
+Optimizer = Literal["sgd", "adamw"]
 Progress = Callable[[int, int, float], None]  # number of the pass, percentage done, loss
 
 
 @dataclass(frozen=True)
 class CifarTraining:
-    """Training settings: SGD with a one-cycle schedule, on randomly cropped and mirrored images.
+    """Training settings: a one-cycle schedule, on randomly cropped and mirrored images.
 
     Args:
         passes: Passes over the training images.
@@ -30,6 +32,7 @@ class CifarTraining:
         small: Side of the small crops, in pixels.
         padding: Padding of the full images before they are cropped, in pixels.
         batch_size: Images per step.
+        optimizer: "sgd" (with Nesterov momentum 0.9) or "adamw".
         lr: The highest learning rate.
         warm_up: Share of all steps in which the learning rate rises.
         weight_decay: Weight decay.
@@ -42,6 +45,7 @@ class CifarTraining:
     small: int = 24
     padding: int = 4
     batch_size: int = 128
+    optimizer: Optimizer = "sgd"
     lr: float = 0.1
     warm_up: float = 0.15
     weight_decay: float = 5e-4
@@ -52,6 +56,10 @@ class CifarTraining:
         if not 0 <= self.small_passes <= self.passes or self.passes < 1:
             raise ParameterError(
                 f"The 'small_passes' of a training must be in 0..passes. Got {self.small_passes} of {self.passes}."
+            )
+        if self.optimizer not in ("sgd", "adamw"):
+            raise ParameterError(
+                f"The 'optimizer' of a training must be 'sgd' or 'adamw'. Got {self.optimizer!r} instead."
             )
 
     def lr_at(self, step: int, steps: int) -> float:
@@ -65,6 +73,16 @@ class CifarTraining:
         if done < rising:
             return self.lr * done / rising
         return self.lr * 0.5 * (1 + math.cos(math.pi * (done - rising) / (1 - rising)))
+
+    def optimize(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Build the optimizer of a model's parameters.
+
+        Args:
+            model: The model.
+        """
+        if self.optimizer == "adamw":
+            return torch.optim.AdamW(model.parameters(), self.lr, weight_decay=self.weight_decay)
+        return torch.optim.SGD(model.parameters(), self.lr, momentum=0.9, nesterov=True, weight_decay=self.weight_decay)
 
 
 def train_cifar(
@@ -101,9 +119,7 @@ def train_cifar(
         model = build().train()
         layout = fastest_layout(model)
         model.to(device, memory_format=layout)  # type: ignore[call-overload]
-        optimizer = torch.optim.SGD(
-            model.parameters(), how.lr, momentum=0.9, nesterov=True, weight_decay=how.weight_decay
-        )
+        optimizer = how.optimize(model)
         done = _load(Path(resume), model, optimizer, how) if resume is not None else 0
         for number in range(done, how.passes):
             _pass(model, layout, optimizer, x, y, how, number, progress)
@@ -176,7 +192,8 @@ def _load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, how: C
         kept, passes = state["how"], int(state["passes"])
     except Exception as error:  # a damaged file can fail anywhere inside torch.load
         raise BadData(f"{path} is not the state of a training. Delete it to start again.") from error
-    changed = [key for key, value in asdict(how).items() if kept.get(key) != value]
+    kept = asdict(CifarTraining()) | kept  # a state of an earlier version lacks the newer settings
+    changed = [key for key, value in asdict(how).items() if kept[key] != value]
     if changed:
         raise ParameterError(
             f"{path} belongs to a training with another {', '.join(changed)}. Use the same options, or delete it."
