@@ -90,10 +90,10 @@ class Remembering(Reference):
         super().__init__(adapter)
         self._last: tuple[Tensor, Tensor] | None = None
 
-    def predict(self, held: Tensor, newest: int) -> Tensor:
+    def predict(self, held: Tensor, newest: int, recent_classes: Tensor | None = None) -> Tensor:
         """Predict for the newest of the images that an adapter holds."""
         if self._last is None or not torch.equal(self._last[0], held):
-            self._last = held, super().predict(held, newest)
+            self._last = held, super().predict(held, newest, recent_classes)
         return self._last[1]
 
 
