@@ -3,7 +3,7 @@
 python scripts/results.py            write the page
 python scripts/results.py --check    write nothing; exit 1 if the page is stale
 
-The page is written by hand, except for two kinds of regions, which end with ``<!-- end -->``:
+The page is written by hand, except for three kinds of regions, which end with ``<!-- end -->``:
 
 ``<!-- table: EXPERIMENT DATASET MODEL IMAGES -->`` is a table of the paper; IMAGES is the number per domain, or "all".
 With `` by-domain`` at the end the table has one column per domain. Rows are averaged over the seeds that all of them
@@ -11,6 +11,9 @@ have.
 
 ``<!-- networks: DATASET IMAGES MODEL[=NORM] ... -->`` is a table of every method on several networks, with seed 0.
 Methods with an optimizer published for networks with the norm layers NORM ("layer", "group") have a second row for it.
+
+``<!-- runs: DATASET MODEL PROTOCOL SEVERITY BATCH IMAGES AGAINST -->`` is a table of all runs on one stream, with the
+difference of every row from the row AGAINST on the same images, and its standard error.
 """
 
 from __future__ import annotations
@@ -21,9 +24,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ctta.bench.compare import own_settings
+from ctta.bench.compare import own_settings, rows
 from ctta.bench.defaults import batch_size, default_arguments
-from ctta.bench.folder import read_records
+from ctta.bench.folder import RunFolder, read_records
+from ctta.bench.paired import pair_rows
 from ctta.bench.record import Record
 from ctta.corruption_names import CORRUPTIONS
 from ctta.method_table import AFTER, AFTER_NOTE, after_mark, built_in
@@ -32,7 +36,7 @@ from ctta.paper.numbers import SETTINGS
 from ctta.registry import method
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-REGION = re.compile(r"(<!-- (table|networks): ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+REGION = re.compile(r"(<!-- (table|networks|runs): ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def main() -> int:
@@ -56,7 +60,7 @@ def filled(text: str, records: Sequence[Record]) -> str:
 
     def table(found: re.Match[str]) -> str:
         begin, kind, what, end = found.groups()
-        make = lines if kind == "table" else network_lines
+        make = {"table": lines, "networks": network_lines, "runs": run_lines}[kind]
         return begin + "\n".join(make(what.split(), records)) + "\n" + end
 
     return REGION.sub(table, text)
@@ -102,6 +106,35 @@ def network_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     head = ["", *(f"`{model}`" for model in norms)]
     table = [_line(head), "|" + "---|" * len(head), *map(_line, body), *note]
     return [*table, "", "```sh", *commands, "```"]
+
+
+def run_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
+    """Return a table of all runs on one stream in Markdown, followed by the commands that made it."""
+    dataset, model, protocol, severity, batch, images, against = what
+    stream = (dataset, model, protocol, int(severity), int(batch), int(images))
+    found = [record for record in records if _stream_of(record) == stream]
+    if not found:
+        raise SystemExit(f"docs/results holds no run for {' '.join(what)}")
+    table = rows(found)
+    pairing = pair_rows(table, lambda record: RunFolder(DOCS / "results" / record.address).read_steps(), against)
+    differences = {difference.label: str(difference) for difference in pairing.differences}
+    body = [
+        [
+            row.label.replace("*", "\\*") + after_mark(row.records[0].spec.method),
+            f"{row.mean:.2f}" + ("" if row.spread is None else f" ± {row.spread:.2f}"),
+            differences.get(row.label, ""),
+            str(len(row.seeds)),
+        ]
+        for row in sorted(table, key=lambda row: row.mean)
+    ]
+    head = ["", "error", f"difference from {against}", "seeds"]
+    commands = dict.fromkeys(record.command for row in table for record in row.records)
+    return [_line(head), "|" + "---|" * len(head), *map(_line, body), "", "```sh", *commands, "```"]
+
+
+def _stream_of(record: Record) -> tuple[object, ...]:
+    spec = record.spec
+    return (spec.data_name, spec.model_name, spec.protocol_name, spec.severity, spec.batch_size, spec.images)
 
 
 def _plain(record: Record) -> bool:
