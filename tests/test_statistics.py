@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 import ctta
 from ctta._adapter.recent_classes import concentration, with_batch
-from ctta.batch_norm import normalise_exactly, tell_concentration
+from ctta._system.forward_pass import tell_concentration
+from ctta.batch_norm import normalise_exactly
 from ctta.errors import BatchTooSmall, ParameterError
 from ctta.methods._parts.rotta import RobustBN
 from ctta.norms import batch_norms, choose_statistics, use_batch_statistics

@@ -8,7 +8,7 @@ batch's statistics and the weight r * weight, from the same fused kernels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ctta._system.forward_pass import Pass, share_pass
 from ctta.statistics import Batch, Moments, Seen, Source, Statistics
 
 
@@ -55,55 +56,6 @@ def convert(layer: _BatchNorm) -> None:
     else:  # A class of another library, such as a batch norm with an activation: its own forward pass must run.
         layer.register_forward_pre_hook(_lend_blend)
         layer.register_forward_hook(take_back)
-
-
-class Pass:
-    """What the layers of a network have measured in the current forward pass.
-
-    Attributes:
-        concentration: How concentrated recent predictions are on few classes; 1 is not at all.
-    """
-
-    def __init__(self) -> None:
-        self.concentration = 1.0
-        self._measured: dict[int, Tensor] = {}
-
-    def add(self, position: int, value: Tensor) -> tuple[Tensor, ...]:
-        """Add what a layer measured, and return all that was measured in this pass, in the order of the layers' runs.
-
-        Args:
-            position: The layer's position in the network. A layer that runs again begins the next pass.
-            value: What it measured.
-        """
-        if position in self._measured:
-            self._measured.clear()
-        self._measured[position] = value
-        return tuple(self._measured.values())
-
-
-def share_pass(layers: Iterable[_BatchNorm]) -> None:
-    """Let the layers of one network know what the others measure.
-
-    Args:
-        layers: All batch norms of the network.
-    """
-    current = Pass()
-    for position, layer in enumerate(layers):
-        vars(layer)["current_pass"] = current
-        vars(layer)["position"] = position
-
-
-def tell_concentration(network: nn.Module, concentration: float) -> None:
-    """Tell all layers how concentrated recent predictions are on few classes.
-
-    Args:
-        network: The network, or a module that contains several.
-        concentration: How much more often two predictions are the same class than if all were equally frequent.
-    """
-    for layer in network.modules():
-        current = vars(layer).get("current_pass")
-        if isinstance(current, Pass):
-            current.concentration = concentration
 
 
 def copy_statistics(network: nn.Module, target: nn.Module) -> None:

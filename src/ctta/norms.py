@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from ctta.batch_norm import convert, lend_source_if_single, share_pass, statistics_of, take_back
+from ctta._system.forward_pass import share_pass
+from ctta.batch_norm import convert, lend_source_if_single, statistics_of, take_back
 from ctta.statistics import Batch, Statistics
 
 _KNOWN = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm)

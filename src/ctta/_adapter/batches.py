@@ -12,7 +12,8 @@ from ctta._adapter.answer import finish
 from ctta._adapter.method import Learning, MethodPart, Step, _NonFiniteStep
 from ctta._adapter.recent_classes import concentration, with_batch
 from ctta._checks.images import check_images
-from ctta.batch_norm import noting, statistics_of, tell_concentration
+from ctta._system.forward_pass import tell_concentration
+from ctta.batch_norm import noting, statistics_of
 from ctta.errors import BatchTooSmall, InferenceMode, NonFiniteImages, NotTraceable
 from ctta.functional import diversity
 from ctta.norms import batch_norms, source_statistics_where_single
