@@ -115,7 +115,8 @@ def run_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     found = [record for record in records if _stream_of(record) == stream]
     if not found:
         raise SystemExit(f"docs/results holds no run for {' '.join(what)}")
-    table = rows(found)
+    shared = set.intersection(*(set(row.seeds) for row in rows(found)))
+    table = rows([record for record in found if record.spec.seed in shared])
     pairing = pair_rows(table, lambda record: RunFolder(DOCS / "results" / record.address).read_steps(), against)
     differences = {difference.label: str(difference) for difference in pairing.differences}
     body = [
