@@ -11,6 +11,7 @@ from torch import Tensor
 import ctta
 from ctta.adapter import Learning, Step
 from ctta.functional import contrastive, nearest_prototype
+from ctta.methods.trio import GEOMETRIC
 from ctta.teacher import ema_
 
 
@@ -59,9 +60,3 @@ class FreeBN(ctta.BN):
     def answer(self, x: Tensor) -> Tensor:
         """Predict three times."""
         return (self.student(x) + self.student(x.flip(-1)) + self.student(GEOMETRIC(x, self.generator))) / 3
-
-
-#: The view of Trio.
-GEOMETRIC = ctta.augment.View(
-    brightness=(1, 1), contrast=(1, 1), saturation=(1, 1), hue=(0, 0), gamma=(1, 1), noise=0.0
-)

@@ -60,7 +60,7 @@ def test_frozen_lame_predicts_with_the_model_alone() -> None:
 
 
 # One method for every kind of frozen module; the others freeze into the same layers with other weights.
-EXPORTED = ["bnema", "dmse", "memo", "note", "rmt", "roid", "rotta", "source", "t3a", "tent"]
+EXPORTED = ["bnema", "dmse", "memo", "note", "rmt", "roid", "rotta", "source", "t3a", "tent", "trio"]
 
 
 def kind_of(name: str) -> tuple[object, ...]:

@@ -103,7 +103,8 @@ def interrupted_call_is_whole(name: str, chance: random.Random, call: Call = ste
     where = f"{name} {arguments}, {call.__name__}, {guarded=}, interrupted at line {line} of {lines}"
     assert torn is None, f"{where}: {torn}"
     _goes_on(adapter, subject, arguments, before if undone else after, batches[4])
-    assert interrupted is not None, f"{where}: not interrupted"
+    # The number of lines differs a little from call to call: one that was to be interrupted at its end may finish.
+    assert interrupted is not None or not undone, f"{where}: neither interrupted nor finished"
     return undone
 
 

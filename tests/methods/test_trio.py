@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import ctta
 from ctta.bench.defaults import default_arguments
+from ctta.methods.trio import GEOMETRIC
 from ctta.testing.models import bn_cnn, ln_vit
 from ctta.testing.task import drifting_images
 
@@ -92,14 +93,14 @@ def test_without_a_mirror_the_teacher_looks_at_the_batch_and_the_view_is_not_fli
     bright_left = torch.zeros(1, 3, 16, 16).double()
     bright_left[..., :8] = 1
     for mirror, seed in ((mirror, seed) for mirror in flips for seed in range(20)):
-        view = trio(mirror=mirror, view=None, seed=seed).augment(bright_left)
+        view = trio(mirror=mirror, view=GEOMETRIC, seed=seed).augment(bright_left)
         flips[mirror] += int(view[..., :8].mean() < view[..., 8:].mean())
     assert flips[False] == 0 and 0 < flips[True] < 20
 
 
 def test_the_view_changes_no_colour() -> None:
     colours = torch.rand(8, 3, 1, 1, generator=torch.Generator().manual_seed(0)).double().expand(-1, -1, 16, 16)
-    view = trio(view=None).augment(colours)
+    view = trio(view=GEOMETRIC).augment(colours)
     torch.testing.assert_close(view, colours, rtol=0, atol=1e-6)
 
 

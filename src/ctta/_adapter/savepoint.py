@@ -122,6 +122,8 @@ class _Parameters:
             value.put_back()
         if self._optimizer is not None:
             for group, kept in zip(self._optimizer.param_groups, self._groups, strict=True):
+                for added in group.keys() - kept.keys() - {"params"}:
+                    del group[added]
                 group.update(kept)
             self._optimizer.state.clear()
             for parameter, state in self._moments.items():

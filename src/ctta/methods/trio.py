@@ -8,6 +8,7 @@ norms blend the statistics of batch and source according to the shift they see.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import torch
@@ -25,6 +26,9 @@ from ctta.recipes import MLP_EXCEPT_DOMAINNET, per_dataset
 from ctta.registry import register
 from ctta.teacher import ema_, frozen_copy
 from ctta.two_views import view_pass
+
+#: A view without colour jitter and noise.
+GEOMETRIC = View(brightness=(1, 1), contrast=(1, 1), saturation=(1, 1), hue=(0, 0), gamma=(1, 1), noise=0.0)
 
 
 @register
@@ -56,8 +60,8 @@ class Trio(Adapter):
         batch_size: The number of images that the learning rate and ``alpha_min`` are meant for.
         projection: What the features pass through before the contrastive loss: "mlp", a module, or None for nothing.
         prototypes: The initial prototypes (C, d). If they are left out, the rows of the classifier's weight are used.
-        view: The augmentation, a function of images and generator. None is a small shift, rotation, zoom and blur, with
-            a flip if ``mirror``. The prediction uses it too, so it should not change the colours much.
+        view: The augmentation, a function of images and generator: a small shift, rotation, zoom, blur and flip. The
+            prediction uses it too, so it should not change the colours much. Without ``mirror``, a `View` never flips.
         recompute: Discard the activations of the augmented view and compute them again for its gradients. This takes
             little more memory than training on one batch instead of two, for one more forward pass. See docs/speed.md.
         shared: Options that every method takes; see `Adapter`. The default of ``statistics`` is "auto".
@@ -93,7 +97,7 @@ class Trio(Adapter):
         batch_size: int = 200,
         projection: Projection = "mlp",
         prototypes: Tensor | None = None,
-        view: AnyView | None = None,
+        view: AnyView = GEOMETRIC,
         recompute: bool = False,
         **shared: Unpack[SharedOptions],
     ) -> None:
@@ -138,12 +142,11 @@ class Trio(Adapter):
         loss_cl = contrastive(self.project(torch.stack([p_t[nearest], g, g_aug])), tau=self.tau)  # DMSE, Eq. 6
         loss = loss_st + self.lambda_cl * loss_cl
         rate = min(1.0, len(x) / self.batch_size)
-        self.scale_lr(rate)
-        self.descend(loss)
+        self.descend(loss, rate=rate)
         self.p_t = p_t
         # Differs from DMSE, Eq. 2: entropy as a share of its largest value, so that the teacher moves with any number
         # of classes, and no reset.
-        e = entropy(logits.detach()).mean().item() / math.log(logits.shape[1])
+        e = entropy(logits.detach()).mean().item() / math.log(max(logits.shape[1], 2))
         alpha = 1 - rate * (1 - self.alpha_min) * (1 - e)
         ema_(self.teacher, self.student, alpha)
         log = {"entropy": e, "alpha": alpha, "confident_share": confident.float().mean().item()}
@@ -187,7 +190,9 @@ class Trio(Adapter):
         Args:
             x: Images (N, C, H, W) in [0, 1].
         """
-        return (self.view or _GEOMETRIC[self.mirror])(x, self.generator)
+        keeps_class = self.mirror or not isinstance(self.view, View)
+        view = self.view if keeps_class else replace(self.view, flip=False)
+        return view(x, self.generator)
 
     @torch.no_grad()
     def recalibrate(self, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -200,10 +205,3 @@ class Trio(Adapter):
         confident = dist < self.gamma
         means, counts = class_means(g[confident], nearest[confident], len(self.p_0))
         return torch.where((counts > 0).unsqueeze(1), means, self.p_t), nearest, confident
-
-
-#: A view without colour jitter and noise, by whether it may be flipped.
-_GEOMETRIC = {
-    flip: View(brightness=(1, 1), contrast=(1, 1), saturation=(1, 1), hue=(0, 0), gamma=(1, 1), noise=0.0, flip=flip)
-    for flip in (False, True)
-}
