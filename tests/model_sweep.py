@@ -45,7 +45,7 @@ BUSY: dict[str, dict[str, Any]] = {
 }
 # CoTTA and PETAL predict with the mean over random views, and LAME corrects the predictions of a batch.
 # A frozen adapter does neither.
-FROZEN_DIFFERS = ("cotta", "lame", "petal")
+FROZEN_DIFFERS = ("cotta", "lame", "petal", "trio")
 
 
 def goes_on(method: str, model: nn.Module, side: int, folder: Path) -> None:
