@@ -65,6 +65,8 @@ class MethodPart(AdapterState):
     mirrored: tuple[str, ...] = ()
 
     student: Classifier
+    # The factor on the learning rate in the current call of descend; None leaves the rate as it is.
+    _rate: float | None = None
 
     # A method overrides these.
 
@@ -177,20 +179,17 @@ class MethodPart(AdapterState):
         """
         self.require_gradient(loss.requires_grad)
         self.require_finite(loss).backward()  # type: ignore[no-untyped-call]
-        self.apply_gradients(rate=rate)
+        self._rate = rate
+        self.apply_gradients()
 
-    def apply_gradients(self, *, rate: float | None = None) -> None:
-        """Step the optimizer with the current gradients, if all of them are finite.
-
-        Args:
-            rate: A factor on the learning rate that the optimizer was built with.
-        """
+    def apply_gradients(self) -> None:
+        """Step the optimizer with the current gradients, if all of them are finite."""
         assert self._optimizer is not None, "a method's __init__ must end with self.begin(parameters)"
         self.require_gradient(any(p.grad is not None for p in self.student.parameters()))
         self.require_finite(nn.utils.get_total_norm([p.grad for p in self.trained if p.grad is not None]))
         self.keep_for_undo()
-        if rate is not None:
-            self.scale_lr(rate)
+        if self._rate is not None:
+            self.scale_lr(self._rate)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
 
