@@ -190,8 +190,9 @@ class Trio(Adapter):
         Args:
             x: Images (N, C, H, W) in [0, 1].
         """
-        keeps_class = self.mirror or not isinstance(self.view, View)
-        view = self.view if keeps_class else replace(self.view, flip=False)
+        view = self.view
+        if isinstance(view, View) and not self.mirror:
+            view = replace(view, flip=False)
         return view(x, self.generator)
 
     @torch.no_grad()
