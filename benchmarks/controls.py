@@ -16,10 +16,7 @@ from ctta.teacher import ema_
 
 
 class FreeRMT(ctta.RMT):
-    """RMT* that predicts with all three passes, as Trio does: its teacher looks at the mirrored batch.
-
-    Use it with ``view`` as it is: the colours of RMT's own view change.
-    """
+    """RMT* that predicts with all three passes and with the view of Trio; its teacher looks at the mirrored batch."""
 
     mirrored = ("teacher",)
 
@@ -46,11 +43,7 @@ class FreeRMT(ctta.RMT):
 class FreeBN(ctta.BN):
     """Batch norm statistics without learning, averaged over the batch, its mirror image and a view."""
 
-    predicts_first = True
     passes = (3, 0)
-
-    def __init__(self, model: torch.nn.Module, *, alpha: float = 1.0, **options: object) -> None:
-        super().__init__(model, alpha=alpha, **options)  # type: ignore[arg-type]
 
     def adapt(self, x: Tensor) -> Step:
         """Predict three times."""

@@ -125,11 +125,9 @@ def _recommend(classifier: Classifier, images: torch.Tensor | None) -> tuple[Rec
     try:
         advice = recommend(classifier)
         adapter = adapt(classifier)
-        sizes = () if images is None else TIMED
-        seconds = {}
-        for size in sizes:
-            assert images is not None
-            seconds[size] = seconds_per_step(adapter, images[:1].expand(size, -1, -1, -1))
+        seconds: dict[int, float] = {}
+        if images is not None:
+            seconds = {size: seconds_per_step(adapter, images[:1].expand(size, -1, -1, -1)) for size in TIMED}
     except (Exception, SystemExit):  # noqa: BLE001, the user's code may raise anything; each method reports it
         return None, {}
     return advice, seconds

@@ -49,8 +49,8 @@ class Trio(Adapter):
     Args:
         model: The source model, or a `Classifier` around it.
         mirror: Whether a mirrored image keeps its class.
-        teacher_views: How many versions of each image the teacher looks at: the mirrored one, and further views. More
-            than one is slower and more accurate, above all under noise.
+        teacher_views: How many versions of each image the teacher looks at: the mirrored one, and further views, whose
+            logits are averaged. Each costs one more forward pass.
         learns_from: What the student trains: "all" parameters, or only the weights and biases of "norms", which is
             faster and less accurate.
         alpha_min: The momentum of the teacher if the student is certain. It grows to 1 with the student's entropy.
