@@ -4,7 +4,10 @@ INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 ISA_TESTS := tests/test_layout.py tests/test_conformance.py tests/nets/test_train_cifar.py \
   tests/contract/test_contract.py -k "not method_keeps or (not memory_is_flat and (dmse or tent or rmt))"
 
-.PHONY: demo test test-isa test-models test-ray test-serve test-track pythons lowest hostile bench package docs lint check clean
+# Let the processes that tests start keep the compiled package, also where the environment forbids it.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo test test-trials test-isa test-data test-models test-ray test-serve test-track pythons lowest hostile bench package docs lint check clean
 
 demo: .venv/.installed
 	$(BIN)/ctta demo
@@ -12,7 +15,15 @@ demo: .venv/.installed
 # One torch thread per worker: two-thread torch beside a busy neighbour is many times slower. A file stays with one
 # worker, so that its networks are trained and its fixtures made once.
 test: .venv/.installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not track and not docs"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not track and not docs and not shared_data and not trial"
+
+# Short forms of the long trials of `make hostile`, and of the measurements of `make bench`.
+test-trials: .venv/.installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "trial and not serve"
+
+# Against the published weights and images, where their folder is there: CTTA_SHARED, or ../shared/data.
+test-data: .venv/.installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "shared_data and not models"
 
 # A short part of the tests with the instructions of older processors: oneDNN then takes other kernels.
 test-isa: .venv/.installed
@@ -40,7 +51,7 @@ pythons: .venv/.installed
 
 # The fast tests with the lowest versions that pyproject.toml allows.
 lowest: .venv-lowest/.installed
-	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not track and not docs and not slow"
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not track and not docs and not slow and not shared_data"
 
 # Thousands of damaged files and killed runs: the long forms of tests/hostile; parts by `python -m hostile NAME`.
 hostile: .venv/.installed
@@ -59,7 +70,7 @@ package: .venv/.installed
 docs: .venv/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	$(BIN)/python scripts/check_site.py site
-	$(BIN)/python -m pytest -q -m docs tests/test_built_site.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m docs tests/test_built_site.py tests/test_example.py
 
 lint: .venv/.installed
 	$(BIN)/ruff check .
@@ -67,7 +78,7 @@ lint: .venv/.installed
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 
-check: test test-isa test-models test-ray test-serve test-track pythons package docs lint
+check: test test-trials test-isa test-data test-models test-ray test-serve test-track pythons package docs lint
 
 clean:
 	rm -rf .venv .venv-* site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -24,6 +24,8 @@ from benchmarks.subjects import Subject
 from ctta.methods import DMSE
 
 TRAINING, BOTH, RECOMPUTE = "plain training", "plain training, twice the batch", "dmse, recompute"
+#: Methods of a quick look.
+QUICK = ("tent", "cotta", "dmse", "trio")
 MIB = 2**20
 
 
@@ -56,13 +58,14 @@ def live_bytes(work: Callable[[], object]) -> Bytes:
 
 def measure(plan: Plan) -> list[Report]:
     """Measure every network, in one round because the count is exact."""
-    return [report for subject in plan.subjects for report in _peaks(subject)]
+    return [report for subject in plan.subjects for report in _peaks(subject, quick=plan.quick)]
 
 
-def _peaks(subject: Subject) -> list[Report]:
+def _peaks(subject: Subject, *, quick: bool) -> list[Report]:
     """Compare the peaks of methods with plain training, and what DMSE adds with what it is allowed to add."""
     found = {TRAINING: _trained(subject, 1), BOTH: _trained(subject, 2)}
-    found |= {name: _stepped(subject, name) for name in subject.methods}
+    names = QUICK if quick else subject.methods
+    found |= {name: _stepped(subject, name) for name in names}
     found[RECOMPUTE] = _stepped(subject, "dmse", recompute=True)
     rows = [
         Row(name, peak / MIB, {"/ training": peak / found[TRAINING].peak, "held MiB": left / MIB})

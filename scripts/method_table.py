@@ -50,8 +50,9 @@ def exports() -> str:
     names = sorted((name for names in exported().values() for name in names), key=_order)
     return "\n".join(
         [
-            '"""The methods, one file per paper. Written by scripts/method_table.py."""',
+            '"""The methods, one file per paper."""',
             "",
+            "# Written by scripts/method_table.py.",
             *imports,
             "",
             "__all__ = [",

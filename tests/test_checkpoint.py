@@ -192,6 +192,7 @@ def test_a_header_that_is_not_ours_is_named(tmp_path: Path, header: str) -> None
         ctta.Adapter.load(tmp_path / "w.safetensors", net())
 
 
+@pytest.mark.trial
 @pytest.mark.slow
 def test_a_process_killed_while_saving_leaves_a_complete_state(tmp_path: Path) -> None:
     """SIGKILL at every line that writes the file: it holds the state before or after, and resumes from there."""

@@ -23,12 +23,14 @@ def run(*command: str, **environment: str) -> str:
     return ran.stdout
 
 
+@pytest.mark.docs
 def test_the_example_runs_and_resumes_bit_for_bit() -> None:
     output = run(str(EXAMPLES / "adapt_my_model.py"))
     assert "the predictions are the same, bit for bit" in output
     assert output.count("alpha") == 3
 
 
+@pytest.mark.docs
 @pytest.mark.slow
 def test_on_a_drifting_stream_adaptation_halves_the_error_of_a_cnn_of_ones_own(tmp_path: Path) -> None:
     lines = run(str(EXAMPLES / "drifting_stream.py"), str(tmp_path)).splitlines()
@@ -38,6 +40,7 @@ def test_on_a_drifting_stream_adaptation_halves_the_error_of_a_cnn_of_ones_own(t
     assert (tmp_path / "drifting_stream.svg").stat().st_size > 1000
 
 
+@pytest.mark.docs
 @pytest.mark.slow
 def test_compared_methods_give_a_table_pairs_a_refusal_and_a_report(tmp_path: Path) -> None:
     output = run(str(EXAMPLES / "compare_methods.py"), str(tmp_path))
@@ -47,6 +50,7 @@ def test_compared_methods_give_a_table_pairs_a_refusal_and_a_report(tmp_path: Pa
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
+@pytest.mark.docs
 @pytest.mark.slow
 def test_a_new_method_keeps_the_contract() -> None:
     output = run(str(EXAMPLES / "new_method.py"))

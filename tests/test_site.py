@@ -20,10 +20,10 @@ from docgen.errors import DocsError
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-PAGES = sorted(path for path in DOCS.glob("*.md") if path.name != "api.md")
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("api/*.md")])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
 def test_code_on_a_page_can_be_parsed_and_names_what_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -60,15 +60,16 @@ def images(shape: tuple[int, ...]) -> Tensor:
     return x.to(memory_format=torch.channels_last) if len(shape) == 4 else x
 
 
-def naive_auto(divergences: list[float], images: int) -> float:
-    """The share of the batch in the last of some layers, from the divergences of all of them."""
+def naive_auto(divergences: list[float], images: int, layers: int) -> float:
+    """The share of the batch in the last of some layers, from the divergences of these and the number of all."""
     total = 0.0
     for kl in divergences:
         total += math.sqrt(max(kl - 0.05 / images, 0.0))
     shift = (total / len(divergences)) ** 2
     gate = shift**3 / (shift**3 + 0.0144**3)
     doubt = 1 - images / (images + 16)
-    return 0.45 * (1 - doubt + doubt * gate) * images / (images + 0.5)
+    left = math.exp(19 / layers * math.log(0.55))
+    return (1 - left) * (1 - doubt + doubt * gate) * images / (images + 0.5)
 
 
 def naive_moments(x: Tensor, source: list[tuple[float, float]], statistics: Statistics) -> list[tuple[float, float]]:
@@ -88,7 +89,7 @@ def naive_moments(x: Tensor, source: list[tuple[float, float]], statistics: Stat
         "Share": 0.4,
         "Misfit": kl / (kl + 0.08),
         "Moving": 0.05,
-        "Auto": naive_auto([kl], len(x)),
+        "Auto": naive_auto([kl], len(x), layers=1),
     }[type(statistics).__name__]
     var = naive_auto_var if isinstance(statistics, Auto) else naive_var
     return [
@@ -440,7 +441,7 @@ def naive_chain(chain: Chain, x: Tensor) -> Tensor:
             kl += 0.5 * (math.log(q / p) + (p + (mean - source_mean) ** 2) / q - 1) / x.shape[1]
             moments.append((mean, var, source_mean, source_var))
         divergences.append(kl)
-        share = naive_auto(divergences, len(x))
+        share = naive_auto(divergences, len(x), layers=3)
         x = naive_output(
             x, layer, [(share * m + (1 - share) * n, naive_auto_var(share, v, w)) for m, v, n, w in moments]
         )
@@ -463,16 +464,16 @@ def test_every_pass_and_every_copy_of_a_network_measures_the_shift_anew() -> Non
 
 
 # The divergence of a standard deviation of 1.3 is 0.0831; a single class of ten moves the gate from 0.0144 to 0.096.
-FEW = 0.45 * 0.0831**3 / (0.0831**3 + 0.096**3)
+FEW = 0.0831**3 / (0.0831**3 + 0.096**3)
 
 
 @pytest.mark.parametrize(
-    ("concentration", "gain", "expected"), [(1.0, 1.0, 0.36), (1.5, 1.0, 0.0), (1.5, 3.0, 0.45), (10.0, 1.3, FEW)]
+    ("concentration", "gain", "expected"), [(1.0, 1.0, 0.8), (1.5, 1.0, 0.0), (1.5, 3.0, 1.0), (10.0, 1.3, FEW)]
 )
 def test_only_few_classes_without_a_shift_make_automatic_statistics_keep_to_the_source(
     concentration: float, gain: float, expected: float
 ) -> None:
-    """64 of 80 count against doubt: 0.8 of 0.45 without a shift; all of it under one."""
+    """64 of 80 count against doubt: 0.8 without a shift; under one, all of what a single layer needs."""
     layer: Any = nn.BatchNorm2d(4).double().eval()
     choose_statistics(layer, Auto())
     use_batch_statistics(layer)
@@ -484,6 +485,15 @@ def test_only_few_classes_without_a_shift_make_automatic_statistics_keep_to_the_
     share = expected * 64 / 64.5
     wanted = (x - 0.05 * share) / math.sqrt(1 - share + share * gain**2 + 1e-5)
     torch.testing.assert_close(layer(x), wanted, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(("layers", "expected"), [(1, 1.0), (7, 0.8026), (19, 0.45), (53, 0.45)])
+def test_a_network_with_few_batch_norms_takes_more_of_the_batch(layers: int, expected: float) -> None:
+    """One layer leaves 0.55^19 of a shift to the source, seven leave 0.55^(19/7), and 19 leave 0.55."""
+    batch = Moments(torch.tensor([3.0]), torch.tensor([2.0]))
+    source = Moments(torch.zeros(1), torch.ones(1))
+    seen = Seen(batch, source, 10_000, 10_000, 1e-5, measured=[torch.tensor(2.0)], layers=layers)
+    assert float(Auto().share(seen)) == pytest.approx(expected, abs=1e-4)
 
 
 def naive_concentration(batches: list[list[int]], classes: int) -> float:

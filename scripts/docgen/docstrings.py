@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 _HEADER = re.compile(r"^(Args|Attributes|Returns|Yields|Raises|Example):$")
 _ENTRY = re.compile(r"^    (\*{0,2}\w+)(?: \([^)]*\))?: (.*)$")
@@ -12,22 +12,15 @@ _ENTRY = re.compile(r"^    (\*{0,2}\w+)(?: \([^)]*\))?: (.*)$")
 
 @dataclass(frozen=True)
 class Docstring:
-    """The parts of a docstring.
+    """The parts of a docstring that the pages of the methods show.
 
     Args:
-        paragraphs: The text before the first section, each paragraph on one line.
-        entries: For each of the sections Args, Attributes and Raises, the text of every name.
-        texts: Every other section as written, without its indentation.
+        paragraphs: The text outside of sections, each paragraph on one line.
+        arguments: The text of every argument.
     """
 
     paragraphs: list[str]
-    entries: dict[str, dict[str, str]] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def arguments(self) -> dict[str, str]:
-        """The text of every argument."""
-        return self.entries.get("Args", {})
+    arguments: dict[str, str]
 
     @property
     def summary(self) -> str:
@@ -53,9 +46,7 @@ def parse(docstring: str | None) -> Docstring:
         else:
             blocks[name].append(line)
     paragraphs = [" ".join(part.split()) for part in "\n".join(blocks.pop("")).split("\n\n")]
-    entries = {key: _entries(lines) for key, lines in blocks.items() if key in ("Args", "Attributes", "Raises")}
-    texts = {key: inspect.cleandoc("\n".join(lines)) for key, lines in blocks.items() if key not in entries}
-    return Docstring([part for part in paragraphs if part], entries, texts)
+    return Docstring([part for part in paragraphs if part], _entries(blocks.get("Args", [])))
 
 
 def _entries(lines: list[str]) -> dict[str, str]:

@@ -9,19 +9,18 @@ from collections.abc import Iterable, Sequence
 _PAGE = re.compile(r"\bdocs/(\w+\.md)\b")
 
 
-def prose(text: str, *, docs: str = "..") -> str:
-    """Convert the text of a docstring or comment to markdown.
+def prose(text: str) -> str:
+    """Convert the text of a docstring or comment to markdown, for a page in docs/methods.
 
     Args:
         text: The text, with names in single or double backticks.
-        docs: The relative path from the page to the folder docs, for links to its pages.
     """
     pieces = re.split(r"(`[^`]*`)", text.replace("``", "`"))
     plain = (
         piece if piece.startswith("`") else piece.replace("_", r"\_").replace("*", r"\*").replace("|", r"\|")
         for piece in pieces
     )
-    return _PAGE.sub(rf"[\1]({docs}/\1)", "".join(plain))
+    return _PAGE.sub(r"[\1](../\1)", "".join(plain))
 
 
 def code(node: ast.expr | None) -> str:

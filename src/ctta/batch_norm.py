@@ -287,7 +287,7 @@ def _blend(layer: Any, x: Tensor, batch: Moments) -> Moments:
     if own is not None:
         current: Pass = layer.current_pass
         measured = current.add(layer.position, own.detach())
-        seen = replace(seen, measured=measured, concentration=current.concentration)
+        seen = replace(seen, measured=measured, concentration=current.concentration, layers=current.layers)
     if vars(layer).get("noting", False) and "noted" not in vars(layer):
         vars(layer)["noted"] = {name: value.detach() for name, value in statistics.next_state(seen).items()}
     return statistics.blend(seen)

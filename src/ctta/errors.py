@@ -1,68 +1,70 @@
 """Every exception that the library raises on purpose.
 
-CttaError
-├── ModelError
-│   ├── NotAModule              the model is not a torch.nn.Module
-│   ├── ScriptedModule          the model is TorchScript, whose layers cannot be adapted
-│   ├── LogitsShape             the model's output is not floating-point logits (N, C)
-│   ├── NonFiniteLogits         the model's logits are NaN or Inf
-│   ├── TooFewClasses           the method needs more classes than the model has
-│   ├── HeadNotFound            no layer that can be read as the linear head
-│   │   └── SharedHead          the head is used more than once
-│   └── NothingToTrain          the model has none of the parameters the method adapts
-├── InputError (ValueError)
-│   ├── ImageDtype              not floating point
-│   ├── ImageShape              not (N, C, H, W), or N = 0
-│   ├── ImageRange              outside [0, 1]
-│   ├── NonFiniteImages         NaN or Inf
-│   ├── BatchTooSmall           fewer images than the method's statistics need
-│   ├── LabelError              not one class of the model for each image
-│   ├── RequestError            a request to the service that the protocol does not allow
-│   │   └── RequestTooLarge     more bytes, images or pixels than the service accepts
-│   └── EmptyStream             a stream without batches
-├── ParameterError (ValueError) a constructor argument outside its range
-├── UnknownName (KeyError)      with "did you mean"
-│   ├── UnknownMethod
-│   ├── UnknownModel
-│   ├── UnknownStream
-│   ├── UnknownProtocol
-│   ├── UnknownData             nothing to fetch has this name
-│   ├── UnknownExperiment
-│   ├── UnknownCheck            no point of the contract has this name
-│   ├── UnknownLane             the service has no stream of this name
-│   ├── UnknownSnapshot         the stream has no snapshot of this name
-│   ├── UnknownServed           the service has no model of this name
-│   ├── UnknownCommand          of a TOML file
-│   └── UnknownKey              of a TOML file
-├── PluginError                 an installed plug-in cannot be used
-├── DeviceUnavailable           torch has no such device here
-├── UserCodeError               code the user named is missing, raised, or exited
-├── ConcurrentUse               two calls in one adapter at the same time
-├── AnswerFinished              learn() or forget() was called twice
-├── InferenceMode               learning is impossible inside torch.inference_mode
-├── NotTraceable                an adapter inside torch.jit.trace or torch.export
-├── CheckpointError
-│   ├── NotACheckpoint          the file is truncated, or ctta did not write it
-│   ├── MethodMismatch          another method's checkpoint
-│   └── SourceMismatch          adapted from other source weights
-├── DataError
-│   ├── MissingData             a file is missing; says where to get it
-│   ├── BadData                 truncated, unexpected or inconsistent data
-│   └── NotWeights              a file does not hold the weights of this network
-├── ServiceError
-│   ├── QueueFull               too many images are waiting; says when to try again
-│   ├── TooManyStreams          the service has reached its limit of streams
-│   ├── ServiceClosing          the service no longer accepts requests
-│   ├── LearnerStopped          the stream's thread ended with an error
-│   ├── StateInUse              another process owns the state folder
-│   ├── NoToken                 a request has no token, or an unknown one
-│   ├── NotAllowed              the token does not permit this operation
-│   └── WrongMode               the stream's mode does not allow the operation
-├── UnlikeRuns                  runs that cannot be compared in one table
-├── WorkerLost                  a worker process died during a run
-├── ClusterError                no connection to a Ray cluster, or it gave up on a run
-├── ContractBroken (AssertionError)  an adapter breaks a point of the contract
-└── MissingExtra (ImportError)  an optional dependency is not installed
+The built-in exception that an error also is stands in brackets.
+
+    CttaError
+    ├── ModelError
+    │   ├── NotAModule              the model is not a torch.nn.Module
+    │   ├── ScriptedModule          the model is TorchScript, whose layers cannot be adapted
+    │   ├── LogitsShape             the model's output is not floating-point logits (N, C)
+    │   ├── NonFiniteLogits         the model's logits are NaN or Inf
+    │   ├── TooFewClasses           the method needs more classes than the model has
+    │   ├── HeadNotFound            no layer that can be read as the linear head
+    │   │   └── SharedHead          the head is used more than once
+    │   └── NothingToTrain          the model has none of the parameters the method adapts
+    ├── InputError (ValueError)
+    │   ├── ImageDtype              not floating point
+    │   ├── ImageShape              not (N, C, H, W), or N = 0
+    │   ├── ImageRange              outside [0, 1]
+    │   ├── NonFiniteImages         NaN or Inf
+    │   ├── BatchTooSmall           fewer images than the method's statistics need
+    │   ├── LabelError              not one class of the model for each image
+    │   ├── RequestError            a request to the service that the protocol does not allow
+    │   │   └── RequestTooLarge     more bytes, images or pixels than the service accepts
+    │   └── EmptyStream             a stream without batches
+    ├── ParameterError (ValueError) a constructor argument outside its range
+    ├── UnknownName (KeyError)      with "did you mean"
+    │   ├── UnknownMethod
+    │   ├── UnknownModel
+    │   ├── UnknownStream
+    │   ├── UnknownProtocol
+    │   ├── UnknownData             nothing to fetch has this name
+    │   ├── UnknownExperiment
+    │   ├── UnknownCheck            no point of the contract has this name
+    │   ├── UnknownLane             the service has no stream of this name
+    │   ├── UnknownSnapshot         the stream has no snapshot of this name
+    │   ├── UnknownServed           the service has no model of this name
+    │   ├── UnknownCommand          of a TOML file
+    │   └── UnknownKey              of a TOML file
+    ├── PluginError                 an installed plug-in cannot be used
+    ├── DeviceUnavailable           torch has no such device here
+    ├── UserCodeError               code the user named is missing, raised, or exited
+    ├── ConcurrentUse               two calls in one adapter at the same time
+    ├── AnswerFinished              learn() or forget() was called twice
+    ├── InferenceMode               learning is impossible inside torch.inference_mode
+    ├── NotTraceable                an adapter inside torch.jit.trace or torch.export
+    ├── CheckpointError
+    │   ├── NotACheckpoint          the file is truncated, or ctta did not write it
+    │   ├── MethodMismatch          another method's checkpoint
+    │   └── SourceMismatch          adapted from other source weights
+    ├── DataError
+    │   ├── MissingData             a file is missing; says where to get it
+    │   ├── BadData                 truncated, unexpected or inconsistent data
+    │   └── NotWeights              a file does not hold the weights of this network
+    ├── ServiceError
+    │   ├── QueueFull               too many images are waiting; says when to try again
+    │   ├── TooManyStreams          the service has reached its limit of streams
+    │   ├── ServiceClosing          the service no longer accepts requests
+    │   ├── LearnerStopped          the stream's thread ended with an error
+    │   ├── StateInUse              another process owns the state folder
+    │   ├── NoToken                 a request has no token, or an unknown one
+    │   ├── NotAllowed              the token does not permit this operation
+    │   └── WrongMode               the stream's mode does not allow the operation
+    ├── UnlikeRuns                  runs that cannot be compared in one table
+    ├── WorkerLost                  a worker process died during a run
+    ├── ClusterError                no connection to a Ray cluster, or it gave up on a run
+    ├── ContractBroken (AssertionError)  an adapter breaks a point of the contract
+    └── MissingExtra (ImportError)  an optional dependency is not installed
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from jobs import make_job
 from running import numbers, wait_for
 
 pytestmark = [
+    pytest.mark.trial,
     pytest.mark.skipif(sys.platform != "linux", reason="looks its processes up in /proc, which only Linux has"),
     pytest.mark.usefixtures("one_thread"),
 ]

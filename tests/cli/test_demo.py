@@ -26,7 +26,7 @@ def test_the_demo_prints_a_table_and_ends_with_a_report_of_its_records(tmp_path)
     result = ctta("demo", *SMALL, "--out", str(out))
     assert result.exit_code == 0, result.output
     records = {record.spec.method: record for record in read_records(out / "runs")}
-    names = ["source", "bn", "tent", "eata", "rdumb", "sar", "deyo", "rotta", "santa", "rmt", "roid", "dmse"]
+    names = ["source", "bn", "tent", "eata", "rdumb", "sar", "deyo", "rotta", "santa", "rmt", "roid", "dmse", "trio"]
     assert sorted(records) == sorted(names)
     rows = rows_of(result.stdout)
     assert rows["error,"] == ["%", *names]
@@ -34,7 +34,7 @@ def test_the_demo_prints_a_table_and_ends_with_a_report_of_its_records(tmp_path)
         assert rows[domain] == [f"{records[name].errors[domain]:.1f}" for name in names]
     assert rows["mean"] == [f"{records[name].mean:.1f}" for name in names]
     page = (out / "report.html").read_text()
-    assert "12 runs in 1 comparable group." in page and "The teacher of dmse" in page
+    assert "13 runs in 1 comparable group." in page and "The teacher of dmse" in page
     assert result.stdout.splitlines()[-1] == f"report  {out / 'report.html'}"
 
 

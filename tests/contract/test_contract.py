@@ -18,12 +18,10 @@ FAMILIES = {"bn": bn_cnn, "ln": ln_vit, "gn": gn_cnn}
 # Points that bring their own models, or whose subject is the method and not the model.
 ONCE = {"any_norm", "memory_is_flat", "every_argument_counts", "constructor_reads_nothing", "clean_stream"}
 
-# Points about the order of calls and the state around them: a method tells batch norm from other norm layers, but not
-# layer norm from group norm, so that one of the two is enough here; tests/hostile/contract_points.py has all.
-TWICE = {
-    "reset_restores",
-    "resume_bit_equal",
-    "predict_leaves_no_trace",
+# Points about the order of calls and the state around them, which the norm layer hardly changes: what a method keeps is
+# checked with a second family, how it is called with one. tests/hostile/contract_points.py has all of them.
+STATE = {"reset_restores", "resume_bit_equal", "predict_leaves_no_trace"}
+CALLS = {
     "seeded",
     "grad_modes",
     "accidents_do_not_reach_weights",
@@ -31,10 +29,13 @@ TWICE = {
     "ask_and_learn_is_step",
     "forget_leaves_no_trace",
 }
-LEFT_OUT = {"bn": set(), "ln": ONCE, "gn": ONCE | TWICE}
+# Points that take many steps.
+LONG = {"memory_is_flat"}
+MANY_STEPS = (pytest.mark.trial,)
+LEFT_OUT = {"bn": set(), "ln": ONCE | CALLS, "gn": ONCE | CALLS | STATE}
 
 CASES = [
-    pytest.param(method, family, check, id=f"{method}-{family}-{name}")
+    pytest.param(method, family, check, id=f"{method}-{family}-{name}", marks=MANY_STEPS if name in LONG else ())
     for method in sorted(methods())
     for family in FAMILIES
     for name, check in checks()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import random
 import sys
 from collections.abc import Callable
@@ -155,12 +156,15 @@ def _interrupt(call: Callable[[], object], line: int) -> None:
 
 
 def _traced(call: Callable[[], object], trace: Callable[[FrameType, str, object], Any]) -> None:
-    earlier = sys.gettrace()
+    earlier, collecting = sys.gettrace(), gc.isenabled()
+    gc.disable()  # Python drops an exception that is raised in a callback of the garbage collector
     sys.settrace(trace)
     try:
         call()
     finally:
         sys.settrace(earlier)
+        if collecting:
+            gc.enable()
 
 
 if __name__ == "__main__":

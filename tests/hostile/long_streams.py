@@ -81,8 +81,10 @@ def follow(adapter: Adapter, steps: int, seed: int, *, marks: int = 20) -> list[
 
 
 def learnt(adapter: Adapter) -> bool:
-    """Whether a trained parameter differs from the source's."""
-    return any(not torch.equal(p, q) for p, q in zip(adapter.trained, adapter.source_of_trained(), strict=True))
+    """Whether a trained parameter differs from the source's. MEMO returns to the source after every image."""
+    return getattr(adapter, "episodic", False) or any(
+        not torch.equal(p, q) for p, q in zip(adapter.trained, adapter.source_of_trained(), strict=True)
+    )
 
 
 def measure(adapter: Adapter) -> Use:

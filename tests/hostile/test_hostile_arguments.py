@@ -14,6 +14,8 @@ from torch import nn
 from ctta.errors import ParameterError
 from ctta.registry import methods
 
+pytestmark = pytest.mark.trial
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

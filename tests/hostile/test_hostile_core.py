@@ -17,6 +17,8 @@ from ctta.testing.models import bn_cnn
 from hostile.checkpoints import DAMAGES, Damage, saved_files, survives
 from hostile.interrupts import ask_and_forget, ask_and_learn, interrupted_call_is_whole, step
 
+pytestmark = pytest.mark.trial
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:

@@ -12,6 +12,8 @@ import pytest
 from hostile import data_files, records
 from hostile.tally import Tally
 
+pytestmark = pytest.mark.trial
+
 
 def test_damaged_data_files_are_named_or_have_another_digest() -> None:
     tally = data_files.run(150, seed=1)

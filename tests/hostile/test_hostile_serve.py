@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.serve
 @pytest.mark.parametrize(("trial", "count"), [("kill_serves", "3"), ("many_requests", "400")])
 def test_a_trial_of_a_service_passes(trial: str, count: str) -> None:
     # In a process of its own, because it forks, or counts what the process holds.

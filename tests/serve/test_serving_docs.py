@@ -30,7 +30,7 @@ from ctta.serve.tokens import read_tokens  # noqa: E402
 
 TEXT = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
 #: Options of other commands that the page names.
-FOREIGN = {"--stop-timeout", "--no-cache-dir"}
+FOREIGN = {"--stop-timeout", "--no-cache-dir", "--seconds"}
 
 
 def block(language: str, start: str = "") -> str:

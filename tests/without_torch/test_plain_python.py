@@ -32,6 +32,8 @@ def test_every_module_imports_or_misses_an_installed_package() -> None:
     for name in names:
         try:
             importlib.import_module(name)
+        except errors.MissingExtra as error:
+            assert "pip install 'ctta[" in str(error), name
         except ModuleNotFoundError as error:
             assert error.name is not None and error.name.partition(".")[0] in INSTALLED, name
 

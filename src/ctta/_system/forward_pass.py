@@ -10,11 +10,15 @@ from torch import Tensor, nn
 class Pass:
     """What the layers of a network have measured in the current forward pass.
 
+    Args:
+        layers: The number of these layers in the network.
+
     Attributes:
         concentration: How concentrated recent predictions are on few classes; 1 is not at all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, layers: int) -> None:
+        self.layers = layers
         self.concentration = 1.0
         self._measured: dict[int, Tensor] = {}
 
@@ -37,8 +41,9 @@ def share_pass(layers: Iterable[nn.Module]) -> None:
     Args:
         layers: All batch norms of the network.
     """
-    current = Pass()
-    for position, layer in enumerate(layers):
+    every = list(layers)
+    current = Pass(len(every))
+    for position, layer in enumerate(every):
         vars(layer)["current_pass"] = current
         vars(layer)["position"] = position
 

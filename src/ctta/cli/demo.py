@@ -15,7 +15,7 @@ from ctta.cli.options import parse_names
 from ctta.registry import METHODS
 
 # Without CoTTA, whose 32 views of every image would make the demo take longer than two minutes.
-DEFAULT = "source,bn,tent,eata,rdumb,sar,deyo,rotta,santa,rmt,roid,dmse"
+DEFAULT = "source,bn,tent,eata,rdumb,sar,deyo,rotta,santa,rmt,roid,dmse,trio"
 
 
 def demo(

@@ -1,5 +1,6 @@
-"""The methods, one file per paper. Written by scripts/method_table.py."""
+"""The methods, one file per paper."""
 
+# Written by scripts/method_table.py.
 from ctta.methods.asr import ASR
 from ctta.methods.bn import BN
 from ctta.methods.bnema import BNEMA

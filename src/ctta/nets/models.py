@@ -103,6 +103,18 @@ MODELS: dict[str, Model] = {
             sha256="14ed9c3671936d711a89604d8736f087d887d4ee7c876da1ba4537675e7b7a9d",
         ),
         Model(
+            name="cifar10_resnet20_gn_ctta",
+            build=_net("cifar_resnet", "CifarResNet", 20, 10, shortcut="conv", norm="group"),
+            num_classes=10,
+            input_size=32,
+            head="fc",
+            file="cifar10_resnet20_gn_ctta.safetensors",
+            source="bundled with ctta; made by: ctta train cifar10 --net resnet20-gn",
+            mean=CIFAR10[0],
+            std=CIFAR10[1],
+            sha256="e597839236b19890aa98152cc19253af8c812e378b6301f1ff563272a26efc95",
+        ),
+        Model(
             name="cifar10_resnet56",
             build=_net("cifar_resnet", "CifarResNet", 56, 10, shortcut="pad"),
             num_classes=10,

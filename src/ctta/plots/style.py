@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, distinct with any kind of colour vision; grey first, for the unadapted source.
 COLOURS = ("#7f7f7f", "#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000")
 #: Further colours, by Paul Tol; darker or duller than the others, so that they are distinct in grey too.
-_MORE = ("#882255", "#332288", "#999933", "#44AA99", "#8C510A")
+_MORE = ("#882255", "#332288", "#999933", "#44AA99", "#8C510A", "#AA4499")
 _GREY, _BLUE, _ORANGE, _RED, _GREEN, _PINK, _SKY, _BLACK = COLOURS
-_WINE, _INDIGO, _OLIVE, _TEAL, _BROWN = _MORE
+_WINE, _INDIGO, _OLIVE, _TEAL, _BROWN, _PURPLE = _MORE
 _DASHES = ("-", "--", ":", "-.")
 _MARKERS = "osD^vPX<>"
 
@@ -56,7 +56,7 @@ METHOD_STYLES = {
     "memo": LineStyle(_SKY, "--", "<"),
     "t3a": LineStyle(_PINK, "-.", "o"),
     "lame": LineStyle(_OLIVE, "-.", "D"),
-    "trio": LineStyle(_WINE, ":", "s"),
+    "trio": LineStyle(_PURPLE, ":", "s"),
 }
 
 

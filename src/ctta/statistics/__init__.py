@@ -2,7 +2,7 @@
 
 The statistics of the batch are right for a strong shift and large batches of mixed classes. For clean or mildly shifted
 images, small batches, or batches that hold few classes, they are worse than those of the source. Pass one of these
-classes, or its short form as text, as the ``statistics`` of any method that normalises by batch statistics::
+classes, or its short form as text, as the ``statistics`` of any method that normalises by batch statistics:
 
     ctta.Tent(net, statistics=ctta.statistics.Prior(16))
     ctta.Tent(net, statistics="prior:16")

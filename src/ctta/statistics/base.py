@@ -41,6 +41,7 @@ class Seen:
         measured: What the layers of this pass have measured so far, this layer's own last; see `Statistics.measure`.
         concentration: How much more often two recent predictions of the adapter are the same class than if all classes
             were equally frequent; see `Statistics.follows_predictions`.
+        layers: The number of batch norms in the network. Known to layers that measure something.
     """
 
     batch: Moments
@@ -51,6 +52,7 @@ class Seen:
     state: Mapping[str, Tensor] = field(default_factory=dict)
     measured: Sequence[Tensor] = ()
     concentration: float = 1.0
+    layers: int = 1
 
     def divergence(self) -> Tensor:
         """Return the KL divergence of the batch's normal distribution from the source's, averaged over channels."""

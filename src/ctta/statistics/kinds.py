@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar
@@ -172,13 +173,16 @@ class Auto(_Short):
     is d = 1 - (1 - d_c) n / (n + 16), where d_c rises from 0 at c = 1.1 to 1 at c = 1.5. The shift m is the mean of the
     square roots of (divergence - 0.05 / n), where 0.05 / n is about that of a small batch without any shift. The gate
     g = m^6 / (m^6 + t^3) opens at t = 0.0144, or at 0.0144 c / 1.5 for c above 1.5: few classes look like a shift. The
-    share of the batch is most * (1 - d + d g) * n / (n + 1/2).
+    share of the batch is s * (1 - d + d g) * n / (n + 1/2). Each layer corrects a part of what the layers before it
+    have left, so that a network with few batch norms needs a larger part: with L < 19 of them, s is
+    1 - (1 - most)^(19 / L), otherwise ``most``.
 
     A variance smaller than the source's is blended by its logarithm: in the plain mean of the two, a batch whose
     contrast is a tenth of the source's would hardly count.
 
     Args:
-        most: The share of a large batch under a clear shift.
+        most: The share s of a large batch under a clear shift, in a network with at least 19 batch norms, as a
+            ResNet-20 has.
     """
 
     most: float = 0.45
@@ -199,7 +203,8 @@ class Auto(_Short):
         gate = shift / (shift + (0.0144 * max(1.0, seen.concentration / 1.5)) ** 3)
         few_classes = min(max((seen.concentration - 1.1) / 0.4, 0.0), 1.0)
         doubt = 1 - (1 - few_classes) * seen.images / (seen.images + 16)
-        return self.most * (1 - doubt + doubt * gate) * (seen.images / (seen.images + 0.5))
+        most = 1 - math.pow(1 - self.most, max(1.0, 19 / seen.layers))
+        return most * (1 - doubt + doubt * gate) * (seen.images / (seen.images + 0.5))
 
     def blend(self, seen: Seen) -> Moments:
         """Return the statistics to normalise with."""

@@ -16,7 +16,7 @@ from ctta.errors import ContractBroken
 from ctta.testing.subject import Subject
 
 # Most methods are flat early; one whose memory is still filling up is judged by the later marks.
-_EARLY = (40, 60, 80)
+_EARLY = (24, 36, 48)
 _LATE = (120, 160, 200)
 _IMAGES = 4
 _CONTAINERS = (list, dict, set, deque)

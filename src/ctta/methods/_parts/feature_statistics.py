@@ -18,7 +18,7 @@ from ctta.prototypes import source_images
 class FeatureStatistics(NamedTuple):
     """The statistics of source features by class; a class with fewer than two images has NaN.
 
-    Args:
+    Attributes:
         mean: The means (C, d).
         var: The unbiased variances (C, d).
     """

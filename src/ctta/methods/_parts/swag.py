@@ -23,7 +23,7 @@ from ctta.prototypes import images_and_labels
 class Swag(NamedTuple):
     """A Gaussian posterior of the weights: two flat tensors with a value for every parameter of the model, in order.
 
-    Args:
+    Attributes:
         mean: The means (P,). ``torch.nn.utils.vector_to_parameters(mean, model.parameters())`` puts them into a model.
         var: The variances (P,).
     """
