@@ -293,6 +293,21 @@ def test_cooldown_then_probation_then_ok_and_a_second_alarm_costs_more() -> None
     assert (verdict.restore, watch.left) == ("source", 6)
 
 
+def test_a_return_to_the_source_forgets_what_had_become_usual() -> None:
+    watch = Watch(parse_rules("drift > usual + 1: fallback"), cooldown=3)
+    for _ in range(30):
+        watch.observe(seen(0.8))  # a usual drift of 0.2 / 0.2 = 1
+    restored = []
+    while "source" not in restored:
+        restored.append(watch.observe(seen(0.0)).restore)
+    assert restored.count("good") == 1
+    while watch.phase == "cooldown":
+        watch.observe(seen(1.0))
+    # A drift of 1.8 is within the earlier limit of 2, and 0.8 of the new limit of 1 above it: 40 of 150 / (1 + 2).
+    assert watch.observe(seen(0.64)).alarm is None
+    assert watch.observe(seen(0.64)).alarm == "drift > usual + 1: fallback"
+
+
 def test_the_state_of_a_guard_is_carried_over_whole() -> None:
     watch, other = Watch(DEFAULT_RULES), Watch(DEFAULT_RULES)
     for i in range(10):

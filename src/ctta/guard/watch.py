@@ -89,8 +89,7 @@ class Watch:
         """Start every rule without excess, and set the usual values of an unadapted adapter."""
         self.sums = self.sums or [0.0] * len(self.rules)
         if self.unadapted and not self.usual:
-            for name, value in _UNADAPTED.items():
-                self.usual[name] = deque([value] * _UNADAPTED_VALUES, self.memory)
+            self._expect_agreement()
 
     def learns(self) -> bool:
         """Return whether the adapter may learn from the next batch."""
@@ -204,7 +203,15 @@ class Watch:
         self._enter("cooldown", self.length)
         if rule.action == "freeze":
             return Verdict(str(rule))
-        return Verdict(str(rule), "source" if again else "good")
+        if not again:
+            return Verdict(str(rule), "good")
+        self._expect_agreement()
+        return Verdict(str(rule), "source")
+
+    def _expect_agreement(self) -> None:
+        """Take the values of an adapter that has not learnt yet as usual."""
+        for name, value in _UNADAPTED.items():
+            self.usual[name] = deque([value] * _UNADAPTED_VALUES, self.memory)
 
     def _enter(self, phase: Phase, left: int) -> None:
         self.phase, self.left = phase, left
