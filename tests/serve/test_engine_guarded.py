@@ -290,7 +290,10 @@ def test_cooldown_then_probation_then_ok_and_a_second_alarm_costs_more() -> None
     verdict = watch.observe(seen(0.0))
     while verdict.alarm is None:
         verdict = watch.observe(seen(0.0))
-    assert (verdict.restore, watch.left) == ("source", 6)
+    assert (verdict.restore, watch.left, watch.strikes) == ("source", 6, 3)
+    for _ in range(6):
+        watch.observe(seen(0.9))
+    assert (watch.phase, watch.left) == ("probation", 3 * 3 * 6)
 
 
 def test_a_return_to_the_source_forgets_what_had_become_usual() -> None:

@@ -15,7 +15,8 @@ Phase = Literal["ok", "cooldown", "probation"]
 Restore = Literal["good", "source"]
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
-#: Batches of probation for every batch of cooldown: harm that appeared slowly needs time to appear again.
+#: Batches of probation for every batch of cooldown and every strike: harm that appeared slowly needs time to appear
+#: again, and the more so after a second alarm.
 _PROBATION = 3
 #: An adapter that has not learnt yet equals its reference. These are its usual values until enough others were
 #: observed; otherwise harm from the very first batch on would count as usual.
@@ -49,8 +50,8 @@ class Watch:
         rules: The rules; the first that fires decides.
         every: Number of batches from one comparison with the reference to the next; in probation and for the first 8
             batches, 1.
-        cooldown: Batches without learning after an alarm; a probation three times as long follows. An alarm in
-            probation doubles both, up to eight times.
+        cooldown: Batches without learning after an alarm; a probation follows, three times as long for every strike. An
+            alarm in probation doubles the cooldown, up to eight times.
         patience: How much excess, in images, raises an alarm. It is divided by 1 + ``strikes``.
         memory: Number of values from which the usual value is computed.
         forgive: Batches without an alarm after which an alarm is forgotten.
@@ -120,7 +121,7 @@ class Watch:
         if self.phase == "cooldown":
             self.left -= 1
             if self.left <= 0:
-                self._enter("probation", _PROBATION * self.length)
+                self._enter("probation", _PROBATION * max(1, self.strikes) * self.length)
             return QUIET
         fired = self._add(signals)
         if fired is not None:
