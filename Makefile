@@ -70,7 +70,7 @@ package: .venv/.installed
 docs: .venv/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	$(BIN)/python scripts/check_site.py site
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m docs tests/test_built_site.py tests/test_example.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m docs tests/test_built_site.py tests/test_example.py tests/report/test_script.py
 
 lint: .venv/.installed
 	$(BIN)/ruff check .

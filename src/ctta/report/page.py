@@ -1,4 +1,4 @@
-"""Write run records as one HTML file that refers to nothing outside itself; its one script sorts and filters."""
+"""Write run records as one HTML file that refers to nothing outside itself; its script sorts and filters."""
 
 from __future__ import annotations
 

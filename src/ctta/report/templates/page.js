@@ -1,8 +1,16 @@
 "use strict";
-// Without this script the page shows the same tables; with it, they can be sorted and filtered.
+// Without this script the page shows the same tables; with it, they can be sorted and filtered, and say that they scroll.
+const widths = new ResizeObserver(entries => {
+  for (const { target } of entries) {
+    const box = target.closest(".shaded");
+    box.previousElementSibling.hidden = box.scrollWidth <= box.clientWidth;
+  }
+});
 for (const table of document.querySelectorAll("table.errors")) {
   const body = table.tBodies[0], given = [...body.rows], heads = [...table.tHead.rows[0].cells];
-  const value = (row, column) => Number.parseFloat(row.cells[column].textContent);
+  widths.observe(table);
+  widths.observe(table.parentElement);
+  const value = (row, column) => Number.parseFloat(row.cells[column].dataset.sort ?? row.cells[column].textContent);
   const compare = (column, sign) => (a, b) => {
     if (column === 0) return sign * a.cells[0].textContent.localeCompare(b.cells[0].textContent);
     const [x, y] = [value(a, column), value(b, column)];
@@ -33,5 +41,9 @@ filter.addEventListener("input", () => {
   const fits = text => !wanted.length || wanted.some(words => words.every(word => text.toLowerCase().includes(word)));
   for (const row of document.querySelectorAll("table.errors tbody tr")) row.hidden = !fits(row.cells[0].textContent);
   for (const run of document.querySelectorAll("#runs details")) run.hidden = !fits(run.querySelector("summary").textContent.split(", seed ")[0]);
-  for (const section of document.querySelectorAll("section.group")) section.hidden = !section.querySelector("tbody tr:not([hidden])");
+  for (const runs of document.querySelectorAll("#runs .runs")) runs.hidden = !runs.querySelector("details:not([hidden])");
+  for (const section of document.querySelectorAll("section.group")) {
+    section.hidden = !section.querySelector("tbody tr:not([hidden])");
+    document.querySelector(`nav a[href="#${section.id}"]`).parentElement.hidden = section.hidden;
+  }
 });
