@@ -138,7 +138,7 @@ def test_histograms_are_shares_of_correct_and_of_incorrect_predictions() -> None
 
 def test_speed_and_memory_are_those_of_the_records(rows: list[Row]) -> None:
     plot = plot_costs(rows)
-    assert "memory is the largest resident size of the process during the run, off Linux also" in plot.caption
+    assert "memory is the largest resident size of the process during the run (on systems other" in plot.caption
     speed, memory = plot.canvas.panels
     assert (speed.bars, memory.bars) == ([[100.0] * 3], [[123.0] * 3])
 

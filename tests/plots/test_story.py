@@ -30,6 +30,13 @@ def test_domains_have_their_pictures_and_models_their_errors() -> None:
     assert "source model: 66.7 % error" in words and "adapted: 26.7 % error" in words
 
 
+def test_only_the_colour_of_a_style_is_used() -> None:
+    canvas = draw_story([Course("a", steps_of((1, 2, 3)), LineStyle("#123456", ":", "s"))], [[b"x"], [b"y"], [b"z"]])
+    drawing = canvas.svg("a story").decode()
+    assert drawing.count("#123456") == 1 + 1 + 3  # legend, batches, domains
+    assert "stroke-dasharray" not in drawing
+
+
 def test_pictures_stand_above_their_domains() -> None:
     canvas = draw_story([Course("a", steps_of((1, 2, 3)), LineStyle("#123456"))], [[b"x"], [b"y"], [b"z"]])
     (panel,) = canvas.panels

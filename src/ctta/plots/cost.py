@@ -10,7 +10,10 @@ from ctta.plots.panel import Box, Panel, nice_ticks
 from ctta.plots.rows import label_margin, row_heights, row_ticks
 from ctta.plots.style import COLOURS
 
-_MEMORY = "memory is the largest resident size of the process during the run, off Linux also during earlier runs in it"
+_MEMORY = (
+    "memory is the largest resident size of the process during the run "
+    "(on systems other than Linux it includes earlier runs in the process)"
+)
 
 
 def plot_costs(rows: Sequence[Row]) -> Plot:
@@ -39,6 +42,6 @@ def plot_costs(rows: Sequence[Row]) -> Plot:
     return Plot(
         canvas,
         "Speed and memory" if len(values) > 1 else "Speed",
-        "Images by the seconds spent inside the method, on the machine of each run (see its environment)"
+        "Images per second spent inside the method, on the machine of each run (see its environment)"
         + (f"; {_MEMORY}." if len(values) > 1 else "."),
     )

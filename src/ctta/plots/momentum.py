@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 #: Severities 1 to 5, light to dark.
 SHADES = ("#a6bddb", "#74a9cf", "#3690c0", "#0570b0", "#023858")
 
-_RING = "the one momentum of lowest error, if no other has the same"
+_RING = "lowest error (no ties)"
 _RING_STYLE = {"marker": "o", "markersize": 9, "fillstyle": "none", "color": "#D55E00", "linestyle": "none"}
 
 #: Error by severity, domain and momentum; one of the domains is "mean".

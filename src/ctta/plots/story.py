@@ -46,7 +46,7 @@ def draw_story(courses: Sequence[Course], pictures: Sequence[Sequence[bytes]], *
     entries: list[tuple[str, Sample]] = [
         (
             f"{course.name}: {Scores.of_steps(course.steps).mean:.1f} % error",
-            course.style._replace(width=3.0, marker=""),
+            _solid(course.style, 3.0),
         )
         for course in courses
     ]
@@ -62,14 +62,19 @@ def draw_story(courses: Sequence[Course], pictures: Sequence[Sequence[bytes]], *
     panel.boundaries(begin - 0.5 for _, begin, _ in stretches[1:])
     for course in courses:
         errors = [100 * step["wrong"] / step["images"] for step in course.steps]
-        panel.line(range(len(errors)), errors, course.style._replace(width=0.6, marker=""))
+        panel.line(range(len(errors)), errors, _solid(course.style, 0.6))
     for course in courses:
         for _, begin, end in stretches:
             mean = Scores.of_steps(course.steps[begin:end]).mean
-            panel.line((begin - 0.4, end - 0.6), (mean, mean), course.style._replace(width=3.0, marker=""))
+            panel.line((begin - 0.4, end - 0.6), (mean, mean), _solid(course.style, 3.0))
     panel.y_axis(nice_ticks(0, 100), "error (%)")
     names = [domain_name(name) for name, _, _ in stretches]
     middles = [(begin + end - 1) / 2 for _, begin, end in stretches]
     panel.x_axis(zip(middles, names, strict=True), upright=False)
     canvas.height = panel.box.top + _HEIGHT + 10 + max(text_width(name, TICK) for name in names)
     return canvas
+
+
+def _solid(style: LineStyle, width: float) -> LineStyle:
+    """The colour of a style without its dashes and marker, which would break up the short line of a domain."""
+    return LineStyle(style.colour, "-", "", width)
