@@ -59,7 +59,7 @@ def recommend(model: nn.Module) -> Recommendation:
                 _STATISTICS if has_batch_norms else "A low learning rate, because nothing holds Tent back.",
             ),
         )
-    reasons = ["Trio, the most accurate method for its cost in our measurements (docs/results.md)."]
+    reasons = ["Trio, which had the lowest error of the methods compared with it on CIFAR-10-C (docs/results.md)."]
     reasons.append(
         _STATISTICS if has_batch_norms else "No batch norm: any batch size works, and statistics do not count."
     )
