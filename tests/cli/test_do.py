@@ -130,7 +130,7 @@ def test_several_commands_are_run_in_turn_and_named_on_stderr(tmp_path: Path) ->
         ("command = 3", 1, "{file} names no command"),
         ('command = "rn"', 1, "UnknownCommand: 'rn' is not a known command. Did you mean 'run'?"),
         ('command = "do"\nfile = "runs.toml"', 1, "UnknownCommand: 'do' is not a known command."),
-        ('command = "train"', 1, "'train' is a group of commands: train digits, train cifar10"),
+        ('command = "train"', 1, "'train' is a group of commands: train digits, train cifar10, train pacs"),
         ('command = "run dmse"', 1, "'dmse' follows the command in 'run dmse'. Write arguments as separate keys."),
         (
             'command = "run"\nmethod = "bn"\nstream = "digits"\nbatchsize = 3',

@@ -55,7 +55,7 @@ def train_cifar10(
         train.y,
         how,
         resume=out.with_name(out.name + ".state"),
-        progress=_Lines(how.passes),
+        progress=Lines(how.passes),
         device=choose_device(device),
     )
     accuracy = 100 - error(model, test.x.float() / 255, test.y)
@@ -64,14 +64,19 @@ def train_cifar10(
     typer.echo(json.dumps(result) if as_json else f"{out}: accuracy {accuracy:.2f} % on the test images")
 
 
-class _Lines:
-    """Prints a line on stderr ten times per pass."""
+class Lines:
+    """Prints a line on stderr ten times per pass.
+
+    Args:
+        passes: Number of passes.
+    """
 
     def __init__(self, passes: int) -> None:
         self.passes, self.last, self.loss = passes, -1, 0.0
         self.since = time.monotonic()
 
     def __call__(self, number: int, percent: int, loss: float) -> None:
+        """Print the progress of a step, if it is another tenth of its pass."""
         self.loss = loss if self.loss == 0 else 0.98 * self.loss + 0.02 * loss
         if percent // 10 != self.last:
             self.last = percent // 10

@@ -16,12 +16,13 @@ TARGETS = ("art_painting", "cartoon", "sketch")
 _HINT = "PACS (Li et al., 2017) is described at domaingeneralization.github.io."
 
 
-def pacs(folder: str | Path, domains: str | Sequence[str] = TARGETS) -> list[Domain]:
-    """Open PACS, with the shorter side of each image resized to 224 pixels and the central square kept.
+def pacs(folder: str | Path, domains: str | Sequence[str] = TARGETS, *, side: int = 224) -> list[Domain]:
+    """Open PACS, with the shorter side of each image resized and the central square kept.
 
     Args:
         folder: The folder of the domains, or one that holds it as `kfold` or `PACS`.
         domains: One or more names of domains, by default art_painting, cartoon and sketch; photo is the source.
+        side: Side of the images in pixels.
     """
     root = Path(folder)
     for name in ("PACS", "kfold"):
@@ -30,4 +31,4 @@ def pacs(folder: str | Path, domains: str | Sequence[str] = TARGETS) -> list[Dom
     for name in wanted:
         if not (root / name).is_dir():
             raise MissingData(f"The domain {name} is not in {root.absolute()}. {_HINT}")
-    return image_folder(root, wanted, classes=CLASSES, side=224)
+    return image_folder(root, wanted, classes=CLASSES, side=side)

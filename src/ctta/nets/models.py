@@ -194,5 +194,16 @@ MODELS: dict[str, Model] = {
             std=BYTES[1],
             sha256="852136b280f86f7df20f5e387637ab62ad85676e593051d23db678a8cbe26ca0",
         ),
+        Model(
+            name="pacs_efficientnet_lite0",
+            build=_net("efficientnet_lite", "EfficientNetLite0", 7),
+            num_classes=7,
+            input_size=224,
+            head="_fc",
+            file="pacs_efficientnet_lite0.safetensors",
+            source="made by: ctta train pacs",
+            mean=BYTES[0],
+            std=BYTES[1],
+        ),
     )
 }
