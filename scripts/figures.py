@@ -3,12 +3,15 @@
 python scripts/figures.py                draw every figure whose runs exist
 python scripts/figures.py gamma beta     draw the figures of these experiments
 
-The prototypes are drawn from adapted models, which are not published: `ctta reproduce prototypes` draws them.
+"tradeoff" is the error of every method against the cost of a step, which
+``python -m benchmarks --only step --networks resnet20 --precisions fp32 --rounds 3 --json docs/results/costs.json``
+measures. The prototypes are drawn from adapted models, which are not published: `ctta reproduce prototypes` draws them.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,27 +21,36 @@ from ctta.bench.record import Record
 from ctta.paper import Outcome, experiment
 from ctta.paper.numbers import SETTINGS
 from ctta.plots.style import svg
-from results import matching
+from ctta.plots.tradeoff import Method, plot_error_by_cost
+from results import matching, plain_runs
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 DATASET, MODEL = "cifar10-c", "cifar10_resnet20"
 #: Experiments, with the images per corruption of their published runs.
 FIGURES = {"alpha": 200, "beta": 500, "gamma": 500, "reset-thresholds": 500, "entropy": 2000, "teacher": 2000}
+TRADEOFF = "tradeoff"
 
 
 def main() -> None:
     """Draw the figures."""
+    known = [*FIGURES, TRADEOFF]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("names", nargs="*", metavar="experiment", help=f"of {', '.join(FIGURES)}; all by default")
-    names = parser.parse_args().names or list(FIGURES)
+    parser.add_argument("names", nargs="*", metavar="figure", help=f"of {', '.join(known)}; all by default")
+    names = parser.parse_args().names or known
     records = read_records(RESULTS)
     for name in names:
+        if name == TRADEOFF:
+            _write(name, plot_error_by_cost(methods_by_cost(records)).svg())
+            continue
         for drawing in experiment(name).drawings:
-            path = RESULTS / "figures" / f"{drawing.name}_{DATASET}_{MODEL}.svg"
-            write_atomically(
-                path, svg(drawing.draw(outcomes(name, records)), f"{drawing.title}: {SETTINGS[DATASET].name}, {MODEL}")
-            )
-            print(path.relative_to(RESULTS.parent.parent))  # noqa: T201
+            title = f"{drawing.title}: {SETTINGS[DATASET].name}, {MODEL}"
+            _write(drawing.name, svg(drawing.draw(outcomes(name, records)), title))
+
+
+def _write(name: str, figure: bytes) -> None:
+    path = RESULTS / "figures" / f"{name}_{DATASET}_{MODEL}.svg"
+    write_atomically(path, figure)
+    print(path.relative_to(RESULTS.parent.parent))  # noqa: T201
 
 
 def outcomes(name: str, records: Sequence[Record]) -> list[Outcome]:
@@ -46,6 +58,14 @@ def outcomes(name: str, records: Sequence[Record]) -> list[Outcome]:
     chosen = [record for record in records if str(record.spec.seed) == experiment(name).seeds]
     cells = experiment(name).cells(DATASET)
     return [Outcome(cell, matching(cell, DATASET, MODEL, FIGURES[name], chosen), RESULTS) for cell in cells]
+
+
+def methods_by_cost(records: Sequence[Record]) -> list[Method]:
+    """Return every method with a measured cost and a run on 2,000 images, except the unadapted source."""
+    (report,) = json.loads((RESULTS / "costs.json").read_bytes())["reports"]
+    costs = {row["name"].removesuffix(" fp32"): row["value"] for row in report["rows"]}
+    errors = {run.spec.method: run.mean for run in plain_runs(records, DATASET, MODEL, 2000)}
+    return [Method(name, costs[name], error) for name, error in errors.items() if name in costs and name != "source"]
 
 
 if __name__ == "__main__":

@@ -146,6 +146,13 @@ def _plain(record: Record) -> bool:
     return stream == usual and spec.learn and spec.source_data is None
 
 
+def plain_runs(records: Sequence[Record], dataset: str, model: str, images: int) -> list[Record]:
+    """The usual runs on one network with the settings of each method's recipe."""
+    fitting = ((r.spec.data_name, r.spec.model_name, r.spec.images) == (dataset, model, images) for r in records)
+    runs = [record for record, fits in zip(records, fitting, strict=True) if fits and _plain(record)]
+    return [record for record in runs if not own_settings(record.spec)]
+
+
 def _run_of(name: str, model: str, settings: dict[str, object], runs: Sequence[Record]) -> Record | None:
     alike = (r for r in runs if (r.spec.method, r.spec.model_name) == (name, model))
     return next((r for r in alike if own_settings(r.spec) == settings), None)
