@@ -49,9 +49,21 @@ def test_no_page_is_wider_than_a_phone(browser: Any) -> None:
     assert {name: width for name, width in widths.items() if width > 390} == {}
 
 
+def test_a_table_says_that_it_scrolls_only_while_it_is_wider_than_the_page(browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.goto((SITE / "speed.html").as_uri())
+    hints = page.locator(".table-hint:visible")
+    hints.first.wait_for(timeout=10_000)
+    assert "Scroll sideways for more columns" in hints.first.inner_text()
+    page.goto((SITE / "index.html").as_uri())
+    page.locator(".table-hint").first.wait_for(state="attached", timeout=10_000)
+    assert hints.count() == 0
+
+
 def test_the_api_shows_a_method_with_its_arguments_and_an_example(browser: Any) -> None:
     page = browser.new_page()
     page.goto((SITE / "api" / "methods.html").as_uri())
+    assert "one file per paper" not in page.locator("article").inner_text()
     trio = page.locator(".doc-class", has=page.locator('[id="ctta.methods.Trio"]'))
     text = trio.inner_text()
     assert "teacher_views: int = 1" in text and "How many versions of each image the teacher looks at" in text

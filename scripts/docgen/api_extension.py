@@ -27,6 +27,8 @@ class ApiExtension(griffe.Extension):
         Args:
             pkg: The package.
         """
+        if "methods" in pkg.members:
+            pkg["methods"].docstring = None  # the page of the methods begins with an introduction of its own
         for found in list(_objects(pkg)):
             if isinstance(found, griffe.Class):
                 _choose_members(found)
