@@ -75,8 +75,9 @@ class Page:
             ("source-free", self.source_free),
             ("smallest batch", self.smallest_batch),
             *([] if self.cls.predicts_first else [("predicts", "after using the batch")]),
-            *([] if self.cls.logits_are is None else [("confidences", f"none: the logits are {self.cls.logits_are}")]),
         ]
+        if self.cls.logits_are is not None:
+            rows.append(("softmax is a confidence", f"no: the logits are {self.cls.logits_are}"))
         return table(["", ""], rows)
 
     @property
