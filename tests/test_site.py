@@ -14,6 +14,7 @@ import pytest
 import check_site
 import ctta
 import site_hooks
+from ctta.protocol.built_in import BUILT_IN
 from docgen.equations import draw_equations
 from docgen.errors import DocsError
 
@@ -36,6 +37,11 @@ def test_code_on_a_page_can_be_parsed_and_names_what_exists(page: Path) -> None:
             if not hasattr(reached, part):
                 importlib.import_module(f"{reached.__name__}.{part}")
             reached = getattr(reached, part)
+
+
+def test_the_page_about_benchmarks_names_every_protocol() -> None:
+    page = (DOCS / "benchmark-your-method.md").read_text(encoding="utf-8")
+    assert [protocol.name for protocol in BUILT_IN if f"`{protocol.name}`" not in page] == []
 
 
 def written(folder: Path, page: str) -> Path:
