@@ -1,4 +1,4 @@
-"""The package's metadata: links of its page on PyPI, and an address of the repository that is written once."""
+"""The package's metadata: links of its page on PyPI, the address of the repository, and the citation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import ctta
 import site_hooks
 
 ROOT = Path(__file__).parents[1]
@@ -33,10 +34,17 @@ def test_the_readme_on_pypi_has_no_relative_link() -> None:
     assert not [target for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith(("https://", "#"))]
 
 
-def test_only_one_file_names_the_repository() -> None:
+def test_no_file_but_the_citation_repeats_the_address_of_the_repository() -> None:
     name = "/".join(site_hooks.repository().split("/")[-2:])
     command = ["git", "grep", "--count", "--fixed-strings", name]
     found = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
     if found.returncode > 1:
         pytest.skip("this is not a git repository")
-    assert found.stdout.splitlines() == ["pyproject.toml:1"]
+    assert found.stdout.splitlines() == ["CITATION.cff:1", "pyproject.toml:1"]
+
+
+def test_the_citation_names_this_repository_and_version() -> None:
+    lines = (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    assert f'repository-code: "{site_hooks.repository()}"' in lines
+    (version,) = (line for line in lines if line.startswith("version: "))
+    assert version.split()[1] == ctta.__version__
