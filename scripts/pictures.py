@@ -36,7 +36,7 @@ def main() -> None:
     records = run_demo(entries, stream, folder)
     courses = [
         Course(name, RunFolder(folder / record.address).read_steps(record.counts), METHOD_STYLES[method])
-        for method, name in (("source", "source model"), ("dmse", "the same model, adapting with DMSE"))
+        for method, name in (("source", "source model"), ("trio", "the same model, adapting with Trio"))
         for record in records
         if record.spec.method == method
     ]
