@@ -7,6 +7,7 @@ The same on the command line:
 
     ctta run tent digits --images 300 --batch-size 50 --corruptions gaussian_noise,motion_blur,snow --seed 0,1
     ctta compare runs
+    ctta compare runs --paired --against bn
     ctta report runs -o report.html
 
 python examples/compare_methods.py [FOLDER FOR RUNS, REPORT AND FIGURE]
@@ -14,7 +15,6 @@ python examples/compare_methods.py [FOLDER FOR RUNS, REPORT AND FIGURE]
 
 import sys
 from pathlib import Path
-from statistics import mean, stdev
 
 import torch
 
@@ -22,6 +22,7 @@ from ctta.bench.compare import rows, text_table
 from ctta.bench.executors import run_jobs
 from ctta.bench.folder import RunFolder
 from ctta.bench.jobs import Job
+from ctta.bench.paired import pair_rows, paired_table
 from ctta.bench.workload import Inputs, Procedure, Workload
 from ctta.errors import UnlikeRuns
 from ctta.plots.errors import plot_mean_errors
@@ -31,7 +32,7 @@ torch.set_num_threads(1)
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
 runs = folder / "runs"
 
-# 1. What is run: the bundled digits and network, three corruptions, two seeds. A finished run is never repeated.
+# 1. What is run. The bundled digits and network, three corruptions, two seeds. A finished run is never repeated.
 inputs = Inputs("digits", "digits_resnet8", corruptions=("gaussian_noise", "motion_blur", "snow"), images=300)
 
 
@@ -43,34 +44,21 @@ def job(method: str, seed: int, batch_size: int = 50) -> Job:
 jobs = [job(method, seed) for method in ("source", "bn", "tent", "dmse") for seed in (0, 1)]
 records = run_jobs(jobs, runs)
 
-# 2. One table; a row is the mean over seeds. Lower is better.
+# 2. One table. A row is the mean over seeds; lower is better.
 table = rows(records)
 print(text_table(table))
 
+# 3. Differences on the same images. All methods see the same images, so compare them in pairs: the difference of two
+#    methods varies much less than their errors. The n-th batches of all domains show the same images and count as one
+#    observation; their spread gives the standard error.
+print(paired_table(pair_rows(table, lambda record: RunFolder(runs / record.address).read_steps(), against="bn")))
 
-# 3. All methods see the same images, so compare them in pairs. The n-th batches of all domains show the same images
-#    and count as one observation; their spread gives the standard error of the difference.
-def by_images(method: str, seed: int) -> list[float]:
-    """Return the error on each batch of images, in percent, over all domains."""
-    (record,) = (r for r in records if r.spec.method == method and r.spec.seed == seed)
-    by_domain: dict[str, list[float]] = {}
-    for step in RunFolder(runs / record.address).read_steps():
-        by_domain.setdefault(step["domain"], []).append(step["error"])
-    return [mean(errors) for errors in zip(*by_domain.values(), strict=True)]
-
-
-for seed in (0, 1):
-    pairs = zip(by_images("dmse", seed), by_images("bn", seed), strict=True)
-    differences = [ours - theirs for ours, theirs in pairs]
-    error = stdev(differences) / len(differences) ** 0.5
-    print(f"seed {seed}: dmse - bn = {mean(differences):+.2f} ± {error:.2f} points")
-
-# 4. Runs that are not alike are refused, with the reason.
+# 4. Runs that cannot be compared. They are refused, with the reason.
 try:
     rows([*records, *run_jobs([job("bn", 0, batch_size=20)], runs)])
 except UnlikeRuns as error:
     print(f"refused: {str(error).splitlines()[0]}")
 
-# 5. One self-contained page with tables, plots, commands and environments, and one of its plots as a figure.
+# 5. The report. One self-contained page with tables, plots, commands and environments; one of its plots as a figure.
 print(f"report.html shows {write_report([runs], folder / 'report.html')} runs")
 (folder / "compare_methods.svg").write_bytes(plot_mean_errors(table).svg())

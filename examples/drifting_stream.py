@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 import ctta
 from ctta.bench import evaluate
 from ctta.datasets.digits import digits
+from ctta.plots.style import METHOD_STYLES
 from ctta.streams import corrupted, gradual
 
 torch.set_num_threads(1)
@@ -21,7 +22,7 @@ torch.manual_seed(0)
 data = digits()  # 897 handwritten digits to train on, 900 others to stream
 
 
-# 1. Your own network: images in [0, 1] in, logits out.
+# 1. Your own network. It maps images in [0, 1] to logits.
 def block(channels_in: int, channels_out: int) -> nn.Sequential:
     """Halve the size of the image."""
     conv = nn.Conv2d(channels_in, channels_out, 3, stride=2, padding=1, bias=False)
@@ -40,7 +41,7 @@ for _ in range(12):
         optimizer.step()
 net.eval()
 
-# 2. A stream that drifts: every corruption rises from severity 1 to 5 and falls again, without notice.
+# 2. A stream that drifts. Every corruption rises from severity 1 to 5 and falls again, without notice.
 kinds = ["gaussian_noise", "motion_blur", "brightness", "pixelate"]
 domains = corrupted(data.stream, kinds, severities=range(1, 6), scale="imagenet", keep=True)
 stream = gradual(domains, batch_size=50, images=100)
@@ -53,11 +54,12 @@ for adapter in (ctta.Source(net), ctta.BN(net), ctta.Tent(net), ctta.DMSE(net)):
     errors = "  ".join(f"{name} {error:5.1f}" for name, error in report.errors.items())
     print(f"{report.method:7} {errors}  mean {report.mean:5.1f} %")
 
-# 4. The error along the stream, over the last four batches.
+# 4. The error along the stream. Each point is the mean of the last four batches.
 figure, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")
 for name, report in reports.items():
     along = torch.tensor([step["error"] for step in report.steps])
-    axes.plot(range(4, len(along) + 1), along.unfold(0, 4, 1).mean(1), label=name)
+    style = METHOD_STYLES[name]  # colours that can be told apart with any colour vision
+    axes.plot(range(4, len(along) + 1), along.unfold(0, 4, 1).mean(1), color=style.colour, ls=style.dashes, label=name)
 severity = torch.tensor([batch.severity for batch in stream])
 axes.fill_between(range(1, len(severity) + 1), severity * 4, step="mid", color="0.9", label="severity (1 to 5)")
 axes.set(xlabel="batch of 50 images", ylabel="error (%)", ylim=(0, 100))

@@ -20,6 +20,7 @@ from ctta.streams import continual, corrupted
 from ctta.testing import check_adapter
 
 
+# 1. The method. Its constructor says what is trained, `adapt` is the algorithm.
 class Confident(Adapter):
     """Train the norm layers on the model's own labels, where it is confident.
 
@@ -52,9 +53,9 @@ class Confident(Adapter):
         return Step(logits.detach(), loss.item(), log)
 
 
+# 2. Test and compare. The contract has nineteen points: state, resuming, seeds, small batches, NaN and others.
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    # The contract has nineteen points: state, resume, seeds, small batches, NaN, every argument counts, ...
     try:
         check_adapter(Confident, variations={"threshold": {"threshold": 0.5}})
         print("Confident keeps the contract")

@@ -39,17 +39,17 @@ for _ in range(40):
         schedule.step()
 vit.eval()
 
-# 2. The classifier normalises images in [0, 1] as the network was trained, and finds the head by itself.
+# 2. The classifier. It normalises images in [0, 1] as in training, and finds the head by itself.
 model = ctta.Classifier(vit, mean=[0.5] * 3, std=[0.5] * 3)
 print(f"head {model.head_name!r}, {model.num_classes} classes, {model.num_features} features")
 
-# 3. A transformer has layer norms and no batch statistics. A method that needs batch norms says so at once.
+# 3. No batch statistics. A transformer has layer norms only. A method that needs batch norms says so at once.
 try:
     ctta.BN(model)
 except NothingToTrain as error:
     print(f"BN refuses: {error}")
 
-# 4. The others adapt it. Tent and SAR train the norm layers, DMSE every parameter. Most of what adaptation gains on a
+# 4. Methods that adapt it. Tent and SAR train the norm layers, DMSE every parameter. Most of what adaptation gains on a
 #    network with batch norm comes from batch statistics, which a transformer does not have: expect less here.
 kinds = ["gaussian_noise", "motion_blur", "elastic_transform", "pixelate"]
 domains = corrupted(data.stream, kinds, severities=3, scale="imagenet", keep=True)
@@ -59,7 +59,7 @@ for adapter in (ctta.Source(model), ctta.Tent(model), ctta.SAR(model), ctta.DMSE
     errors = "  ".join(f"{name} {error:5.1f}" for name, error in report.errors.items())
     print(f"{report.method:7} {errors}  mean {report.mean:5.1f} %")
 
-# 5. Batches of one: without batch norm any method takes them. Learning from every single image needs a lower rate;
+# 5. Batches of one. Without batch norm any method takes them. Learning from every single image needs a lower rate;
 #    with a window the adapter predicts at once and learns once for every 16 images.
 single = continual(domains, batch_size=1, images=50)
 for options in ({"lr": 1e-3 / 50}, {"window": 16}):

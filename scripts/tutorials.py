@@ -3,8 +3,8 @@
 python scripts/tutorials.py [NAME ...]    run the scripts, or those named, and write their pages
 python scripts/tutorials.py --check       run nothing; exit 1 if a page does not show its script as it is now
 
-A script is shown in parts: its docstring as text, and every comment that starts with a number, such as "# 1. ...", as a
-heading of the code below it.
+A script is shown in parts: its docstring as text, and every comment that starts with a number, "# 1. Title. Text", as a
+heading and the text above the code that follows it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ TITLES = {
     "vision_transformer": "A vision transformer of Hugging Face",
     "compare_methods": "Comparing methods and reading the report",
     "new_method": "A new method from scratch",
+}
+#: What a reader needs to know about a figure, by the name of its file.
+CAPTIONS = {
+    "compare_methods": "The mean error of each method. The black ticks on a bar are its two seeds, not an error bar; "
+    "± is their standard deviation.",
+    "drifting_stream": "The error along the stream. The grey steps are the severity of the corruption.",
 }
 _OUTPUT = "## Output"
 
@@ -101,12 +107,14 @@ def write(name: str) -> None:
         for figure in figures:
             _unify_ids(figure, PAGES / figure.name)
     output = run.stdout.replace(str(folder), "out").rstrip()
-    parts = [shown(name) + _OUTPUT, f"```text\n{output}\n```", *(f"![{TITLES[name]}]({f.name})" for f in figures)]
+    parts = [shown(name) + _OUTPUT, f"```text\n{output}\n```"]
+    for figure in figures:
+        parts += [f"![{TITLES[name]}]({figure.name})", CAPTIONS[figure.stem]]
     (PAGES / f"{name}.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
 def _in_parts(body: str) -> str:
-    """Split code at its numbered comments; the text of each comment goes before its code."""
+    """Split code at its numbered comments; the first sentence of each is a heading, the others go before its code."""
     parts: list[str] = []
     for piece in re.split(r"^(?=# \d+\. )", body, flags=re.MULTILINE):
         lines = piece.rstrip().splitlines()
@@ -114,7 +122,8 @@ def _in_parts(body: str) -> str:
         numbered = re.match(r"# \d+\. ", piece)
         words = " ".join(line.lstrip("# ").strip() for line in lines[:said]) if numbered else ""
         code = "\n".join(lines[said:] if words else lines).strip("\n")
-        parts += [re.sub(r"^(\d+)\. ", r"**\1.** ", words) + "\n"] if words else []
+        if heading := re.fullmatch(r"(\d+\. .+?)(?:\. (.+)|\.?)", words):
+            parts += [f"## {heading[1]}\n", *([f"{heading[2]}\n"] if heading[2] else [])]
         parts += [f"```python\n{code}\n```\n"] if code else []
     return "\n".join(parts)
 

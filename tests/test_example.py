@@ -45,7 +45,7 @@ def test_on_a_drifting_stream_adaptation_halves_the_error_of_a_cnn_of_ones_own(t
 def test_compared_methods_give_a_table_pairs_a_refusal_and_a_report(tmp_path: Path) -> None:
     output = run(str(EXAMPLES / "compare_methods.py"), str(tmp_path))
     assert [line.split()[0] for line in output.splitlines()[1:5]] == ["source", "bn", "tent", "dmse"]
-    assert output.count("dmse - bn") == 2
+    assert "error minus bn, points" in output
     assert "refused: These runs differ in batch_size: 50" in output
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
