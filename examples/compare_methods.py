@@ -3,7 +3,7 @@
 An example of how to compare, not a result: with fog and pixelate instead of motion_blur and snow, and 200 images, the
 differences between dmse and bn were +0.00 and -0.17 points.
 
-The same on the command line:
+The same on the command line, where the first line is repeated for source, bn and dmse:
 
     ctta run tent digits --images 300 --batch-size 50 --corruptions gaussian_noise,motion_blur,snow --seed 0,1
     ctta compare runs
