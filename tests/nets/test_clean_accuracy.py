@@ -57,6 +57,7 @@ def test_efficientnet_errors() -> None:
     [
         ("cifar10_resnet20_ctta", 177),  # 868, which is 91.32 %
         ("cifar10_resnet20_gn_ctta", 255),  # 1,174, which is 88.26 %
+        ("cifar10_vit_ctta", 377),  # 1,897, which is 81.03 %
     ],
 )
 def test_our_own_cifar_models_err_as_often_as_stated(name: str, expected: int) -> None:

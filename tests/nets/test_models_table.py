@@ -110,5 +110,5 @@ def test_models_that_come_with_the_package_load_without_a_path(name: str) -> Non
     assert logits.shape == (2, 10)
 
 
-def test_three_models_come_with_the_package() -> None:
-    assert SHIPPED == ["digits_resnet8", "cifar10_resnet20_ctta", "cifar10_resnet20_gn_ctta"]
+def test_four_models_come_with_the_package() -> None:
+    assert SHIPPED == ["digits_resnet8", "cifar10_resnet20_ctta", "cifar10_resnet20_gn_ctta", "cifar10_vit_ctta"]

@@ -115,6 +115,18 @@ MODELS: dict[str, Model] = {
             sha256="e597839236b19890aa98152cc19253af8c812e378b6301f1ff563272a26efc95",
         ),
         Model(
+            name="cifar10_vit_ctta",
+            build=_net("vit", "CifarViT", 4, 10),
+            num_classes=10,
+            input_size=32,
+            head="head",
+            file="cifar10_vit_ctta.safetensors",
+            source="bundled with ctta; made by: ctta train cifar10 --net vit-tiny",
+            mean=CIFAR10[0],
+            std=CIFAR10[1],
+            sha256="38bc07b7115ec8214975bf13afe3ff053a562eb8ace28e0c13082de9d9161bd7",
+        ),
+        Model(
             name="cifar10_resnet56",
             build=_net("cifar_resnet", "CifarResNet", 56, 10, shortcut="pad"),
             num_classes=10,
