@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 import ctta
 from ctta.doctor import examine
-from ctta.errors import ParameterError
+from ctta.errors import MethodMismatch, ParameterError
 from ctta.recommend import recommend
 from ctta.testing.models import bn_cnn, ln_vit
 from ctta.testing.task import drifting_images
@@ -54,8 +55,34 @@ def test_every_choice_can_be_overridden() -> None:
     assert (model.mirror, model.statistics, model.lr) == (False, "prior:16", 1e-4)
     assert isinstance(ctta.adapt(bn_cnn(), method="tent", guard=False), ctta.Tent)
     assert isinstance(ctta.adapt(bn_cnn(), method="bn"), ctta.BN)  # nothing to guard: it does not learn
-    with pytest.raises(TypeError, match="mirrow"):
+    with pytest.raises(TypeError, match=r"'mirrow' is not a known argument\. Did you mean 'mirror'\?"):
         ctta.adapt(bn_cnn(), mirrow=False)
+
+
+def test_an_adapter_is_not_adapted_again() -> None:
+    with pytest.raises(ParameterError, match="Guarded is an adapter already"):
+        ctta.adapt(ctta.adapt(bn_cnn(), mirror=True))
+
+
+def test_that_images_are_mirrored_is_a_warning_unless_it_was_decided(caplog: pytest.LogCaptureFixture) -> None:
+    ctta.adapt(bn_cnn(), mirror=False)
+    ctta.adapt(bn_cnn(), method="tent")
+    assert not caplog.records
+    ctta.adapt(bn_cnn())
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING and "pass mirror=False" in record.getMessage()
+
+
+def test_what_it_saves_is_loaded_as_any_adapter_is(tmp_path: Path) -> None:
+    mean, std, x = [0.5] * 3, [0.25] * 3, drifting_images(4)
+    model = ctta.adapt(bn_cnn(), mean=mean, std=std, mirror=False)
+    model(x)
+    model.save(tmp_path / "adapter.ctta")
+    loaded = ctta.Adapter.load(tmp_path / "adapter.ctta", ctta.Classifier(bn_cnn(), mean=mean, std=std))
+    assert isinstance(loaded, ctta.Guarded) and isinstance(loaded.inner, ctta.Trio)
+    assert torch.equal(loaded(x), model(x))
+    with pytest.raises(MethodMismatch, match=r"state of Guarded, not of Trio. Use Guarded.load or Adapter.load"):
+        ctta.Trio.load(tmp_path / "adapter.ctta", bn_cnn())
 
 
 def test_a_network_without_a_linear_head_gets_a_method_that_needs_none() -> None:

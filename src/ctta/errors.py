@@ -35,7 +35,8 @@ The built-in exception that an error also is stands in brackets.
     │   ├── UnknownSnapshot         the stream has no snapshot of this name
     │   ├── UnknownServed           the service has no model of this name
     │   ├── UnknownCommand          of a TOML file
-    │   └── UnknownKey              of a TOML file
+    │   ├── UnknownKey              of a TOML file
+    │   └── UnknownArgument (TypeError)  the method has no argument of this name
     ├── PluginError                 an installed plug-in cannot be used
     ├── DeviceUnavailable           torch has no such device here
     ├── UserCodeError               code the user named is missing, raised, or exited
@@ -264,6 +265,12 @@ class UnknownKey(UnknownName):
 
     kind = "argument or option"
     see = " See: ctta COMMAND --help"
+
+
+class UnknownArgument(UnknownName, TypeError):
+    """The method has no argument of this name."""
+
+    kind = "argument"
 
 
 class PluginError(CttaError):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
-from ctta.errors import ParameterError
+from ctta.errors import ParameterError, UnknownArgument
 from ctta.guarded import Guarded
 from ctta.norms import batch_norms, norm_layers
 from ctta.registry import get_method
@@ -63,10 +63,10 @@ def recommend(model: nn.Module) -> Recommendation:
     reasons.append(
         _STATISTICS if has_batch_norms else "No batch norm: any batch size works, and statistics do not count."
     )
-    reasons.append("It assumes that a mirrored image keeps its class; if not, pass mirror=False.")
-    return Recommendation("trio", {}, tuple(reasons))
+    return Recommendation("trio", {}, (*reasons, MIRROR))
 
 
+MIRROR = "It assumes that a mirrored image keeps its class. If not (digits, letters, signs), pass mirror=False."
 _STATISTICS = (
     'statistics="auto": batch norms blend batch and source statistics by the shift they see, so that small batches, '
     "single images and batches of few classes work."
@@ -84,8 +84,9 @@ def adapt(
 ) -> Adapter:
     """Return the recommended adapter for a network: it predicts for each batch, then learns from it.
 
-    The choices and their reasons are logged with the logger "ctta", at level INFO. ``ctta doctor`` shows the same
-    recommendation.
+    The choices and their reasons are logged with the logger "ctta" at level INFO, which Python does not show unless
+    you call ``logging.basicConfig(level=logging.INFO)``. That a mirrored image is taken to keep its class is a
+    warning, unless ``mirror`` is given. ``ctta doctor`` shows the same recommendation.
 
     Args:
         net: The classifier, a module that maps images to logits, or a `Classifier` around it. It is not changed.
@@ -102,15 +103,23 @@ def adapt(
         >>> model(torch.rand(1, 3, 16, 16)).shape  # images in [0, 1], in batches of any size
         torch.Size([1, 10])
     """
+    if isinstance(net, Adapter):
+        raise ParameterError(f"{type(net).__name__} is an adapter already. Pass the network that it was built around.")
     if isinstance(net, Classifier) and mean is not None:
         raise ParameterError("The Classifier already has its mean and std. Leave them out, or pass the network itself.")
     classifier = net if isinstance(net, Classifier) else Classifier(net, mean=mean, std=std)
     advice = recommend(classifier)
     chosen = method or advice.method
     own = advice.arguments if chosen == advice.method else {}
-    adapter: Adapter = get_method(chosen)(classifier, **{**own, **arguments})
+    cls = get_method(chosen)
+    for name in arguments.keys() - cls.arguments().keys():
+        raise UnknownArgument(name, cls.arguments())
+    adapter: Adapter = cls(classifier, **{**own, **arguments})
     for reason in advice.reasons if chosen == advice.method else ():
-        logger.info("%s", reason)
+        if reason != MIRROR:
+            logger.info("%s", reason)
+        elif "mirror" not in arguments:
+            logger.warning("%s", reason)
     layout = "channels_last" if adapter._layout is torch.channels_last else "contiguous"
     logger.info("Computing in %s, memory layout %s.", adapter.precision, layout)
     if not guard or not adapter.learns:

@@ -148,7 +148,7 @@ def parse_settings(pairs: list[str], option: str = "--set") -> dict[str, object]
     """Parse the values of --set into arguments of a method.
 
     Args:
-        pairs: Texts of the form "name=value"; a value is a Python literal or a plain word.
+        pairs: Texts of the form "name=value"; a value is a Python literal, true, false or none, or a plain word.
         option: Name of the option, for errors.
     """
     settings: dict[str, object] = {}
@@ -161,6 +161,8 @@ def parse_settings(pairs: list[str], option: str = "--set") -> dict[str, object]
 
 
 def _literal(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a plain word may contain what looks like an invalid escape
@@ -169,6 +171,8 @@ def _literal(text: str) -> Any:
         return text
 
 
+#: As TOML and YAML write them.
+_WORDS = {"true": True, "false": False, "none": None}
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 

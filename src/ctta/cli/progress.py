@@ -92,6 +92,7 @@ class DemoDisplay:
     """
 
     def __init__(self, adapters: Sequence[Adapter], steps: int, *, quiet: bool) -> None:
+        self.quiet = quiet
         self.bars = Bars(adapters, steps, quiet=quiet)
         self.work = {type(adapter).__name__.lower(): step_cost(adapter) * steps for adapter in adapters}
 
@@ -108,10 +109,15 @@ class DemoDisplay:
         return self.bars.add(adapter)
 
     def finished(self, record: Record) -> None:
-        """Count the work of a run that was already finished; see `ProgressDisplay.finished`."""
+        """Count the work of a run that was already finished, and print its error if there are no bars to see.
+
+        See `ProgressDisplay.finished`.
+        """
         done = self.work.pop(record.spec.method.partition("@")[0], 0)
         if self.bars.whole is not None:
             self.bars.bars.advance(self.bars.whole, done)
+        if not (self.quiet or self.bars.bars.console.is_terminal):  # where bars are not shown, as in a log file
+            self.bars.bars.console.print(f"{record.spec.method}: {record.mean:.2f} %", highlight=False, markup=False)
 
 
 class RunsDisplay:
