@@ -12,6 +12,8 @@ from typer.core import TyperGroup
 
 from ctta._system.allocator import keep_freed_memory
 from ctta._system.files import printable
+from ctta._system.imports import no_exit
+from ctta._system.results import own_stdout
 from ctta.cli import train
 from ctta.cli.command_line import remember
 from ctta.cli.compare import compare
@@ -51,7 +53,8 @@ class _Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with no_exit("The command"):
+                return super().invoke(ctx)
         except BrokenPipeError:  # the reader, such as `head`, closed the pipe: click exits quietly
             raise
         except (CttaError, OSError) as error:
@@ -93,6 +96,8 @@ def options(
 def main() -> None:
     """Run the command line."""
     keep_freed_memory()
+    if sys.argv[1:2] != ["do"]:  # which runs several commands
+        own_stdout()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # File names may contain characters that the terminal's encoding lacks; stderr already escapes them.
         sys.stdout.reconfigure(errors="backslashreplace")
