@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ctta._adapter.answer import finish
-from ctta._adapter.layout import SafeConvolutions, UnsafeLayout
+from ctta._adapter.layout import SafeConvolutions, _UnsafeLayout
 from ctta._adapter.method import Learning, MethodPart, Result, Step, _NonFiniteStep
 from ctta._adapter.recent_classes import concentration, with_batch
 from ctta._checks.images import check_images
@@ -129,7 +129,7 @@ class BatchPart(MethodPart):
 
     @contextmanager
     def _proving_layout(self) -> Iterator[None]:
-        """Raise UnsafeLayout in the first pass if the network must not learn in channels_last."""
+        """Raise _UnsafeLayout in the first pass if the network must not learn in channels_last."""
         with nullcontext() if self._layout_proven else SafeConvolutions():  # type: ignore[no-untyped-call]
             yield
         self._layout_proven = True
@@ -138,7 +138,7 @@ class BatchPart(MethodPart):
         """Begin a step; if the network cannot learn in channels_last, begin again in planes, where all can."""
         try:
             return begin()
-        except UnsafeLayout:
+        except _UnsafeLayout:
             self._layout = torch.contiguous_format
             self._layout_proven = True
             self.to(memory_format=self._layout)  # type: ignore[call-overload]

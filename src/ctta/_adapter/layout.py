@@ -61,7 +61,7 @@ def _unsafe_in_channels_last(layer: nn.Module) -> bool:
     return any(shape[1] < _FEWEST_CHANNELS and shape[2:] == (1, 1) for shape in weights)
 
 
-class UnsafeLayout(BaseException):
+class _UnsafeLayout(BaseException):
     """A network in channels_last runs a convolution whose backward pass would corrupt memory.
 
     Not an Exception, so that a model's own ``except Exception`` does not hide it.
@@ -69,7 +69,7 @@ class UnsafeLayout(BaseException):
 
 
 class SafeConvolutions(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Context in which such a convolution raises UnsafeLayout before its backward pass can run.
+    """Context in which such a convolution raises _UnsafeLayout before its backward pass can run.
 
     The modules of a network do not show all of its convolutions: a forward pass may call F.conv2d with any tensor.
     """
@@ -82,5 +82,5 @@ class SafeConvolutions(TorchDispatchMode):  # type: ignore[no-untyped-call]
             _, weight, _, stride, _, _, transposed, _, groups = args
             narrow = weight.shape[1] < _FEWEST_CHANNELS and weight.shape[2:] == (1, 1)
             if narrow and max(stride) > 1 and groups == 1 and not transposed:
-                raise UnsafeLayout
+                raise _UnsafeLayout
         return function(*args, **(kwargs or {}))

@@ -134,7 +134,7 @@ def distinct(tensor: Tensor) -> Tensor:
 def _slots(root: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
     """Yield the name of every buffer with its module and its key there; a shared module appears under all its names."""
     for prefix, module in root.named_modules(remove_duplicate=False):
-        for key in list(module._buffers):
+        for key in [key for key, _ in module._buffers.items()]:  # TorchScript offers no more
             yield f"{prefix}.{key}".lstrip("."), module, key
 
 

@@ -126,12 +126,22 @@ def no_exit(doing: str) -> Iterator[None]:
     except (Exception, KeyboardInterrupt, GeneratorExit):
         raise
     except SystemExit as error:
-        raise UserCodeError(
-            f"{doing} called sys.exit({error.code!r}){_location(error)}. "
-            "Remove that call, or put it under if __name__ == '__main__'."
-        ) from error
+        raise exit_error(doing, error) from error
     except BaseException as error:
         raise _failure(doing, error) from error
+
+
+def exit_error(doing: str, error: SystemExit) -> UserCodeError:
+    """Name the place in the user's code that called ``sys.exit``.
+
+    Args:
+        doing: What was being done, as the beginning of a sentence.
+        error: What the call raised.
+    """
+    return UserCodeError(
+        f"{doing} called sys.exit({error.code!r}){_location(error)}. "
+        "Remove that call, or put it under if __name__ == '__main__'."
+    )
 
 
 def _failure(doing: str, error: BaseException) -> UserCodeError:

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from ctta._system.allocator import keep_freed_memory
 from ctta._system.files import printable
-from ctta._system.imports import no_exit
+from ctta._system.imports import exit_error
 from ctta._system.results import own_stdout
 from ctta.cli import train
 from ctta.cli.command_line import remember
@@ -53,8 +53,12 @@ class _Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:
-            with no_exit("The command"):
-                return super().invoke(ctx)
+            return super().invoke(ctx)
+        except SystemExit as error:
+            if error.code:  # not success in any case: rich exits so if the reader has closed the pipe
+                raise
+            typer.echo(printable(f"UserCodeError: {exit_error('The command', error)}"), err=True)
+            raise typer.Exit(1) from error
         except BrokenPipeError:  # the reader, such as `head`, closed the pipe: click exits quietly
             raise
         except (CttaError, OSError) as error:

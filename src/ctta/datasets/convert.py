@@ -79,7 +79,7 @@ def labels_tensor(y: object, count: int) -> Tensor:
     labels = found.long()  # torch cannot compare unsigned integers of more than 8 bits
     if count and (lowest := int(labels.min())) < 0:
         wrapped = lowest + 2**64 if found.dtype == torch.uint64 else lowest
-        raise LabelError(f"Labels must be classes from 0 to {2**63 - 1}; got {wrapped}.")
+        raise LabelError(f"Labels must be classes from 0 on; got {wrapped}.")
     return labels
 
 
