@@ -150,6 +150,16 @@ def test_adapted_weights_go_back_with_statistics_estimated_from_images() -> None
     assert not first.training and first.momentum == 0.1
 
 
+def test_images_that_the_net_refuses_leave_it_as_it_was() -> None:
+    adapter, net = adapted("tent"), trained()
+    before = copy.deepcopy(net.state_dict())
+    for images in ([batches(1)[0], torch.rand(2, 1, 16, 16)], []):
+        with pytest.raises((errors.ImageShape, errors.ParameterError)):
+            adapter.load_into(net, statistics=images)
+        assert difference(before, net.state_dict()) is None
+    assert not any(layer.training or layer.momentum is None for layer in batch_norms(net))
+
+
 def test_a_net_of_another_architecture_is_refused_and_left_alone() -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(768, 10))
     before = copy.deepcopy(net.state_dict())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -129,3 +131,44 @@ def test_doctor_names_the_layers_left_out() -> None:
 def test_the_doctor_command_prints_the_layers_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     doctor("reference:net")
     assert "sar leaves out 2 of 11 norm layers: layer4.bn1 to layer4.bn2" in capsys.readouterr().out
+
+
+class Backwards(nn.Module):
+    """Registers its four stages in the opposite order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for stage in (4, 3, 2, 1):
+            layers = (nn.Conv2d(D, D, 3, padding=1), nn.BatchNorm2d(D), nn.ReLU())
+            self.add_module(f"layer{stage}", nn.Sequential(*layers))
+        self.stem, self.fc = nn.Conv2d(3, D, 3), nn.Linear(D, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        for stage in (1, 2, 3, 4):
+            x = self.get_submodule(f"layer{stage}")(x)
+        return self.fc(x.mean((2, 3)))
+
+
+def test_doctor_warns_of_norms_that_run_after_those_left_out() -> None:
+    among = {"sar": ctta.SAR, "tent": ctta.Tent}
+    wrong, right = (examine(model, image_size=16, among=among).methods for model in (Backwards(), Transformer(4)))
+    assert {report.name: report.trained_later for report in wrong} == {
+        "sar": ("layer2.1", "layer3.1", "layer4.1"),
+        "tent": (),
+    }
+    assert all(report.trained_later == () for report in right)
+
+
+@pytest.mark.parametrize("method", [ctta.SAR, ctta.DeYO])
+def test_the_last_stage_can_be_named(method: type[ctta.Adapter], tmp_path: Path) -> None:
+    model = Backwards()
+    adapter = method(model, last_stage="layer4, layer3.1")
+    norms = norm_layers(adapter.student.model)
+    assert [name for name, layer in norms.items() if layer.weight.requires_grad] == ["layer2.1", "layer1.1"]
+    assert all(layer.weight.requires_grad for layer in norm_layers(method(net(), last_stage="").student).values())
+    adapter.save(tmp_path / "a.ctta")
+    loaded = method.load(tmp_path / "a.ctta", model)
+    assert len(loaded.trained) == len(adapter.trained) == 4
+    with pytest.raises(ctta.errors.ParameterError, match=r"'layer9' is none of them\. It has: layer4, layer3"):
+        method(Backwards(), last_stage="layer9")

@@ -18,8 +18,10 @@ POINTS = {
     "shared_modules": ("only_trained_move", "reset_restores", "resume_bit_equal"),
     "mixed_precision": ("only_trained_move", "reset_restores", "resume_bit_equal"),
     "own_buffers": ("only_trained_move", "reset_restores", "resume_bit_equal", "predict_leaves_no_trace"),
+    "shared_buffers": ("reset_restores", "resume_bit_equal", "predict_leaves_no_trace"),
+    "grown_buffers": ("reset_restores", "resume_bit_equal", "predict_leaves_no_trace"),
     "cached_tensors": ("reset_restores", "resume_bit_equal"),
-    "extra_state": ("resume_bit_equal",),
+    "extra_state": ("reset_restores", "resume_bit_equal"),
 }
 # To resume, every second pair of method and family, for the other points every third, so that each method and each
 # family has some of them; tests/hostile/contract_points.py has all.

@@ -11,6 +11,7 @@ import pytest
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
+import ctta
 from ctta._system.imports import load_module, load_object, user_code
 from ctta.cli import app
 from ctta.doctor import examine
@@ -121,6 +122,8 @@ def test_doctor_keeps_what_a_model_prints_out_of_its_json(tmp_path: Path) -> Non
         "--json",
         "--image-size",
         "8",
+        "--method",
+        "bn",
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -140,5 +143,86 @@ def test_a_forward_pass_that_exits_is_reported_for_the_method() -> None:
         def forward(self, x: Tensor) -> Tensor:
             sys.exit(0)
 
-    reports = {report.name: report for report in examine(Exits(3, 3), image_size=8).methods}
+    reports = {
+        report.name: report for report in examine(Exits(3, 3), image_size=8, among={"source": ctta.Source}).methods
+    }
     assert str(reports["source"].refusal).startswith("SystemExit")
+
+
+MISBEHAVES = """
+import atexit, sys, threading
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.fc = nn.BatchNorm2d(3), nn.Linear(3, 10)
+    def forward(self, x):
+        return self.fc(self.norm(x).mean((2, 3)))
+
+class Copied(Net):
+    def __deepcopy__(self, memo): sys.exit(0)
+class Moved(Net):
+    def to(self, *args, **kwargs): sys.exit(0)
+class Listed(Net):
+    def parameters(self, recurse=True): raise RuntimeError("no parameters")
+class Run(Net):
+    def forward(self, x): sys.exit(0)
+class Evil(BaseException):
+    def __str__(self): raise ValueError
+class Raises(Net):
+    def forward(self, x): raise Evil
+copied = Copied()
+
+def chat():
+    threading.main_thread().join()
+    print("printed by a thread")
+
+def loud():
+    atexit.register(print, "printed at exit")
+    threading.Thread(target=chat).start()
+    return Net()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("copied", "UserCodeError: Copying .* called sys.exit(0) (mine.py, line 13)"),
+        ("Moved", "UserCodeError: Examining .* called sys.exit(0) (mine.py, line 15)"),
+        ("Listed", "UserCodeError: Examining .* raised RuntimeError: no parameters (mine.py, line 17)"),
+    ],
+)
+def test_code_that_runs_when_a_model_is_copied_moved_or_read_is_named(tmp_path: Path, name: str, words: str) -> None:
+    target = f"{written(tmp_path, MISBEHAVES)}:{name}"
+    done = CliRunner().invoke(app, ["doctor", target, "--json"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    start, end = words.split(".*")
+    assert done.stderr.startswith(start) and end in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("Run", "SystemExit: 0"), ("Raises", "Evil: a message that cannot be printed")]
+)
+def test_a_model_that_no_method_can_run_is_reported_and_is_not_success(tmp_path: Path, name: str, words: str) -> None:
+    target = f"{written(tmp_path, MISBEHAVES)}:{name}"
+    done = CliRunner().invoke(app, ["doctor", target, "--image-size", "8", "--method", "tent,bn", "--json"])
+    assert done.exit_code == 1
+    assert [report["refusal"] for report in json.loads(done.stdout)["methods"]] == [words, words]
+
+
+def test_a_run_that_its_model_ends_is_named_and_is_not_success(tmp_path: Path) -> None:
+    command = ["run", "tent", "digits", "--model", f"{written(tmp_path, MISBEHAVES)}:Run", "--json", "--quiet"]
+    done = CliRunner().invoke(app, [*command, "--images", "16", "--out", str(tmp_path / "runs")])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "The run of tent with seed 0 called sys.exit(0) (mine.py, line 19)" in done.stderr
+
+
+def test_what_threads_and_functions_at_exit_print_stays_out_of_the_json(tmp_path: Path) -> None:
+    target = f"{written(tmp_path, MISBEHAVES)}:loud"
+    main = [sys.executable, "-c", "from ctta.cli import main; main()"]
+    command = [*main, "doctor", target, "--json", "--method", "bn"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["model"] == "Net"
+    assert "printed at exit" in done.stderr and "printed by a thread" in done.stderr

@@ -24,6 +24,7 @@ from ctta._adapter.batches import BatchPart
 from ctta._adapter.layout import fastest_layout
 from ctta._adapter.method import Learning, Step
 from ctta._checks.arguments import CheckedArguments, collected_options
+from ctta._checks.model import check_weights
 from ctta._system.processor import WITHOUT_AMX, bf16_crashes
 from ctta.classifier import Classifier, Precision
 from ctta.freeze import Frozen, LoadedStatistics, load_into
@@ -106,11 +107,7 @@ class Adapter(CheckedArguments, BatchPart):
         check_bounds(self, lr=(0, 1e3), momentum=(0, 1), window=(2, math.inf), reset_every=(1, math.inf))
 
         source = model if isinstance(model, Classifier) else Classifier(model)
-        if any(p.dtype == torch.float16 for p in source.parameters()):
-            raise errors.ModelError(
-                f"{type(source.model).__name__} has float16 weights, in which optimizer steps underflow and overflow. "
-                'Use model.float(), with precision="bf16" for speed.'
-            )
+        check_weights(source.model)
         on_cpu = all(p.device.type == "cpu" for p in source.parameters())
         if precision == "bf16" and on_cpu and bf16_crashes():
             raise errors.ParameterError(
@@ -121,6 +118,7 @@ class Adapter(CheckedArguments, BatchPart):
         # Eval mode: no dropout and no stochastic depth.
         self.student = copy.deepcopy(source).eval()
         self._layout = fastest_layout(self.student)
+        self._layout_proven = self._layout is not torch.channels_last
         self.student.to(memory_format=self._layout)  # type: ignore[call-overload]
         self.student.precision = precision
         if not isinstance(chosen, Batch):
@@ -155,8 +153,7 @@ class Adapter(CheckedArguments, BatchPart):
         """
         self._refuse_impossible()
         with self._lock, torch.enable_grad():
-            x, broken = self._admit(x)
-            return self._all_or_nothing(lambda: finish(self._step(x, broken)))
+            return self._in_safe_layout(lambda: self._all_or_nothing(lambda: finish(self._step(*self._admit(x)))))
 
     def ask(self, x: Tensor) -> Answer:
         """Predict for a batch now and learn from it later: ``ask(x).learn()`` does the same as ``step(x)``.
@@ -177,7 +174,7 @@ class Adapter(CheckedArguments, BatchPart):
             True
         """
         self._refuse_impossible()
-        return Answer(self, lambda: self._step(*self._admit(x)))
+        return self._in_safe_layout(lambda: Answer(self, lambda: self._step(*self._admit(x))))
 
     @torch.no_grad()
     def predict(self, x: Tensor, *, allow_small: bool = False) -> Tensor:

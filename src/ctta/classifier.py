@@ -15,7 +15,7 @@ from ctta._checks.model import check_logits, check_model
 from ctta._system.module_caches import ModuleCaches, drop_caches
 from ctta._system.module_copy import note_empty_tables
 from ctta._system.tensor_digest import add_value
-from ctta.errors import HeadNotFound, ImageShape, ModelError, ParameterError, SharedHead
+from ctta.errors import CttaError, HeadNotFound, ImageShape, ModelError, ParameterError, SharedHead
 
 Precision = Literal["fp32", "bf16"]
 
@@ -98,9 +98,22 @@ class Classifier(nn.Module):
         bf16 = self.precision == "bf16"
         # Entered even for fp32: an autocast around the adapter must not change what "fp32" means.
         with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
-            logits = logits_of(self.model(x))
+            logits = logits_of(self._run(x))
         # Losses and thresholds on entropy need more than bf16's three digits.
         return check_logits(logits.float() if bf16 else logits, len(x), self._title)
+
+    def _run(self, x: Tensor) -> Any:
+        """Run the model; if it fails on images with other channels than its first layer has, say so."""
+        try:
+            return self.model(x)
+        except RuntimeError as error:
+            first = next((layer for layer in self.model.modules() if isinstance(layer, nn.Conv2d)), None)
+            if isinstance(error, CttaError) or first is None or first.in_channels == x.shape[1]:
+                raise
+            raise ImageShape(
+                f"Images for {self._title} must have {first.in_channels} channels; got {tuple(x.shape)}. "
+                "Repeat a grey channel with x.expand(-1, 3, -1, -1), and drop an alpha channel with x[:, :3]."
+            ) from error
 
     if TYPE_CHECKING:
 
@@ -175,7 +188,13 @@ class Classifier(nn.Module):
         for name, tensor in sorted(self.state_dict().items()):
             if isinstance(tensor, nn.UninitializedParameter):
                 raise ModelError(f"{name} of {self._title} is not initialised. Run the model once before wrapping it.")
-            add_value(sha, name, tensor)
+            try:
+                add_value(sha, name, tensor)
+            except (RuntimeError, TypeError, ValueError) as error:  # a sparse tensor, or one without data
+                raise ModelError(
+                    f"{name} of {self._title} cannot be read as numbers in memory ({_first_line(error)}), which "
+                    "identifying the source weights and saving need. Make it a dense tensor."
+                ) from error
         return sha.hexdigest()
 
     @torch.no_grad()  # a pass with this check and the same pass without it must keep the same tensors
@@ -215,6 +234,10 @@ class Classifier(nn.Module):
         new.__dict__ = copy.deepcopy(self.__dict__, memo)
         new._caches = ModuleCaches(new.model)  # modules may have been added since this one was built
         return new
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).split("\n", maxsplit=1)[0].rstrip(".")
 
 
 def _detached(value: Any) -> Tensor:

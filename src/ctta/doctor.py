@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from ctta._system.imports import message_of
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
 from ctta.errors import HeadNotFound
@@ -35,6 +36,8 @@ class MethodReport:
         source_free: Whether it needs no source data.
         left_out: Norm layers that are not trained although the method trains norm layers: the last stage for SAR and
             DeYO.
+        trained_later: Norm layers that are trained although they run after one that is left out: the last stage was
+            not found. Empty if no image size was given, because only a forward pass shows the order.
     """
 
     name: str
@@ -45,6 +48,7 @@ class MethodReport:
     passes: tuple[int, int] = (0, 0)
     source_free: bool = True
     left_out: tuple[str, ...] = ()
+    trained_later: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,9 @@ def _recommend(classifier: Classifier, images: torch.Tensor | None) -> tuple[Rec
         seconds: dict[int, float] = {}
         if images is not None:
             seconds = {size: seconds_per_step(adapter, images[:1].expand(size, -1, -1, -1)) for size in TIMED}
-    except (Exception, SystemExit):  # noqa: BLE001, the user's code may raise anything; each method reports it
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001, the user's code may raise anything; each method reports it
         return None, {}
     return advice, seconds
 
@@ -140,7 +146,9 @@ def _head_works(classifier: Classifier, images: torch.Tensor) -> bool:
             copy.deepcopy(classifier).eval().with_features(images.to(next(classifier.parameters(), images)))
     except HeadNotFound:
         return False
-    except (Exception, SystemExit):  # noqa: BLE001, the user's code may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001, the user's code may raise anything
         return True
     return True
 
@@ -150,8 +158,10 @@ def _report(name: str, cls: type[Adapter], classifier: Classifier, images: torch
         adapter = cls(classifier)
         if images is not None:
             adapter.step(images)
-    except (Exception, SystemExit) as error:  # noqa: BLE001, the user's code may raise anything
-        return MethodReport(name, refusal=f"{type(error).__name__}: {error}")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001, the user's code may raise anything
+        return MethodReport(name, refusal=f"{type(error).__name__}: {message_of(error)}")
     return MethodReport(
         name,
         trained=sum(p.numel() for p in adapter.trained),
@@ -159,8 +169,28 @@ def _report(name: str, cls: type[Adapter], classifier: Classifier, images: torch
         memory=adapter.footprint(),
         passes=cls.passes,
         source_free=adapter.source_free,
-        left_out=_norms_left_out(adapter),
+        left_out=(left_out := _norms_left_out(adapter)),
+        trained_later=() if images is None or not left_out else _trained_later(adapter, set(left_out), images),
     )
+
+
+def _trained_later(adapter: Adapter, left_out: set[str], images: torch.Tensor) -> tuple[str, ...]:
+    """Return the norm layers of maps and tokens that run after a layer that is left out, and are not left out."""
+    order: dict[str, None] = {}
+
+    def note(name: str, images_in: tuple[torch.Tensor, ...]) -> None:
+        # A norm of pooled features belongs to the head, and is trained.
+        if name in left_out or images_in[0].dim() > 2:
+            order.setdefault(name)
+
+    model = copy.deepcopy(adapter.student)
+    for name, layer in norm_layers(model.model).items():
+        layer.register_forward_pre_hook(lambda layer, args, name=name: note(name, args))
+    with torch.no_grad():
+        model(images.to(next(model.parameters(), images)))
+    names = list(order)
+    first = next((index for index, name in enumerate(names) if name in left_out), len(names))
+    return tuple(name for name in names[first:] if name not in left_out)
 
 
 def _norms_left_out(adapter: Adapter) -> tuple[str, ...]:

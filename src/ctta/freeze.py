@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from ctta._system.buffers import distinct, filled
 from ctta.batch_norm import copy_statistics
 from ctta.classifier import Classifier, Precision, logits_of
 from ctta.errors import ModelError, ParameterError
@@ -107,18 +109,41 @@ def load_into(
             f"The adapted {type(adapted).__name__} must go into a net of the same architecture; "
             f"{type(target).__name__} differs in {', '.join(odd[:3])}."
         )
+    images = None if isinstance(statistics, str) else _batches(statistics)
     by_batch = any(hasattr(layer, "source_mean") for layer in batch_norms(adapted))
-    with torch.no_grad():
+    with _unchanged_on_error(target), torch.no_grad():
         for name, parameter in targets.items():
             parameter.copy_(values[name])
-        _copy_buffers(adapted, target, moving=statistics == "adapter")
+        _copy_buffers(adapted, target, moving=images is None and statistics == "adapter")
+        if images is not None:
+            _estimate(target, images, network)
+    if images is not None:
+        return
     if statistics == "adapter" and by_batch:
         copy_statistics(adapted, target)
     elif statistics == "batch":
         use_batch_statistics(target)
-    elif not isinstance(statistics, str):
-        batches = [statistics] if isinstance(statistics, Tensor) else list(statistics)
-        _estimate(target, batches, network)
+
+
+def _batches(statistics: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    batches = [statistics] if isinstance(statistics, Tensor) else list(statistics)
+    if not batches:
+        raise ParameterError("New running statistics need at least one batch of images; got none.")
+    return batches
+
+
+@contextmanager
+def _unchanged_on_error(target: nn.Module) -> Iterator[None]:
+    """Undo every change to the values of a net if an exception is raised, such as by its own forward pass."""
+    tensors = [distinct(tensor) for tensor in (*target.parameters(), *target.buffers())]
+    before = [tensor.detach().clone() for tensor in tensors]
+    try:
+        yield
+    except BaseException:
+        with torch.no_grad():
+            for tensor, value in zip(tensors, before, strict=True):
+                tensor.copy_(value)
+        raise
 
 
 def _copy_buffers(adapted: nn.Module, target: nn.Module, *, moving: bool) -> None:
@@ -133,25 +158,24 @@ def _copy_buffers(adapted: nn.Module, target: nn.Module, *, moving: bool) -> Non
                 value = getattr(layer, f"source_{kind}", value)
                 value = getattr(layer, kind, value) if moving else value
             if buffer is not None and isinstance(value, Tensor) and value.shape == buffer.shape:
-                buffer.copy_(value)
+                module._buffers[key] = filled(buffer, value.to(buffer))
 
 
 @torch.no_grad()
 def _estimate(target: nn.Module, batches: Sequence[Tensor], like: Classifier) -> None:
     """Set the running statistics of every batch norm to the mean over these batches."""
-    if not batches:
-        raise ParameterError("New running statistics need at least one batch of images; got none.")
     layers = [layer for layer in batch_norms(target) if layer.running_mean is not None]
     before = [(layer.momentum, layer.training) for layer in layers]
     view = Classifier(target)
-    view.mean, view.std = like.mean, like.std
+    place = next(target.parameters(), batches[0])
+    view.mean, view.std = (None if value is None else value.to(place) for value in (like.mean, like.std))
     for layer in layers:
         layer.reset_running_stats()
         layer.momentum = None  # the cumulative mean
         layer.train()
     try:
         for x in batches:
-            view(x.to(next(target.parameters(), x)))
+            view(x.to(place))
     finally:
         for layer, (momentum, training) in zip(layers, before, strict=True):
             layer.momentum = momentum

@@ -88,3 +88,11 @@ def test_a_missing_log_is_named(run: Path) -> None:
     (run / "steps.jsonl").unlink()
     with pytest.raises(MissingData, match=r"steps\.jsonl"):
         RunFolder(run).read_steps()
+
+
+def test_two_lines_of_one_domain_in_each_others_place_are_named(run: Path) -> None:
+    path = run / "steps.jsonl"
+    first, second, *rest = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([second, first, *rest]))
+    with pytest.raises(BadData, match=r"Line 1 of .* is not a step: it has the index 1"):
+        RunFolder(run).read_steps()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ctta.classifier import Classifier
-from ctta.norms import norm_affine
+from ctta.norms import norm_affine, norm_layers
 from ctta.testing.subject import Variation
 from ctta.testing.task import labelled_images
 
@@ -57,6 +57,11 @@ def features(model: Classifier) -> dict[str, Any]:
     mean = model.weight.abs()
     mean[3] = torch.nan
     return {"feature_mean": mean, "feature_var": torch.full_like(mean, 0.1)}
+
+
+def first_norm(model: Classifier) -> dict[str, Any]:
+    """Leave out the first norm layer alone."""
+    return {"last_stage": next(iter(norm_layers(model.model)))}
 
 
 # Momentum shows from the second step on: margins that keep samples after the first.
@@ -110,7 +115,8 @@ VARIATIONS: Mapping[str, Mapping[str, Variation]] = {
         "adaptive_lambda": lambda model: features(model) | {"adaptive_lambda": False},
     },
     "rdumb": {"momentum": MOMENTUM},
-    "sar": {"come_mass": COME | {"e_margin": 1.0}},
+    "deyo": {"last_stage": first_norm},
+    "sar": {"come_mass": COME | {"e_margin": 1.0}, "last_stage": first_norm},
     "shot": {"threshold": {"labels": "confident", "threshold": 0.5}},
     "tent": {"come_mass": COME},
     "rmt": {

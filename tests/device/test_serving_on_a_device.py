@@ -54,7 +54,7 @@ def expected(method: str, tmp_path: Path) -> list[Any]:
     return on_the_cpu(method, tmp_path / "cpu")
 
 
-@pytest.mark.parametrize("method", ["tent", "dmse"])
+@pytest.mark.parametrize("method", ["tent", "dmse", "rotta"])
 def test_a_service_on_the_device(expected: list[Any], device: torch.device, method: str, tmp_path: Path) -> None:
     found = served(method, tmp_path / "device", device, 2)
     assert all(answer.device.type == "cpu" for answer in found if isinstance(answer, torch.Tensor))

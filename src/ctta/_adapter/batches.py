@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from ctta._adapter.answer import finish
-from ctta._adapter.method import Learning, MethodPart, Step, _NonFiniteStep
+from ctta._adapter.layout import SafeConvolutions, _UnsafeLayout
+from ctta._adapter.method import Learning, MethodPart, Result, Step, _NonFiniteStep
 from ctta._adapter.recent_classes import concentration, with_batch
 from ctta._checks.images import check_images
 from ctta._system.forward_pass import tell_concentration
@@ -26,6 +28,8 @@ class BatchPart(MethodPart):
     invalid: Literal["raise", "answer"]
     reset_every: int | None
     _layout: torch.memory_format
+    # Whether a forward pass has shown that the network can learn in its layout.
+    _layout_proven: bool = False
     _keeps_statistics: bool
     _follows_predictions: bool
     recent_classes: Tensor | None
@@ -99,11 +103,12 @@ class BatchPart(MethodPart):
         self._tell_networks()
         try:
             with noting(self) if self._keeps_statistics else nullcontext():
-                work = self.adapt(x)
+                with self._proving_layout():
+                    work = self.adapt(x)
+                    first = work.logits if isinstance(work, Step) else next(work)
                 if isinstance(work, Step):
                     step = work
                 else:
-                    first = next(work)
                     self.require_finite(first.sum())
                     logits = first
                     yield logits
@@ -121,6 +126,23 @@ class BatchPart(MethodPart):
         elif self._follows_predictions:
             self.recent_classes = with_batch(self.recent_classes, step.logits)
         return Step(step.logits, step.loss, {**step.log, "diversity": diversity(step.logits).item()})
+
+    @contextmanager
+    def _proving_layout(self) -> Iterator[None]:
+        """Raise _UnsafeLayout in the first pass if the network must not learn in channels_last."""
+        with nullcontext() if self._layout_proven else SafeConvolutions():  # type: ignore[no-untyped-call]
+            yield
+        self._layout_proven = True
+
+    def _in_safe_layout(self, begin: Callable[[], Result]) -> Result:
+        """Begin a step; if the network cannot learn in channels_last, begin again in planes, where all can."""
+        try:
+            return begin()
+        except _UnsafeLayout:
+            self._layout = torch.contiguous_format
+            self._layout_proven = True
+            self.to(memory_format=self._layout)  # type: ignore[call-overload]
+            return begin()
 
     @torch.no_grad()
     def _answer(self, x: Tensor) -> Tensor:

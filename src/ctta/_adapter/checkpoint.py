@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialise
 from torch import Tensor, nn
 
+from ctta._checks.sequences import path_of
 from ctta._system.files import write_atomically
 from ctta._system.tensor_digest import add_tensor
 from ctta.classifier import Classifier
@@ -45,9 +46,15 @@ def save(adapter: Adapter, path: str | os.PathLike[str]) -> None:
         path: The file to write. Its old content stays there until the new content is complete.
 
     Raises:
-        CheckpointError: If the model has state that a file cannot hold. Nothing is written.
+        CheckpointError: If the model has state that a file cannot hold, or the path is a folder. Nothing is written.
+        ParameterError: If the path is not one.
     """
-    write_atomically(path, serialised(adapter))
+    file = path_of(path, "path")
+    if file.is_dir():
+        raise CheckpointError(
+            f"A checkpoint is one file; {file} is a folder. Name a file in it: {file / 'adapter.ctta'}."
+        )
+    write_atomically(file, serialised(adapter))
 
 
 def serialised(adapter: Adapter) -> bytes:
@@ -161,7 +168,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises:
         NotACheckpoint: If the file is damaged, or was not written by ctta.
     """
-    header, tensors = _read(Path(path))
+    header, tensors = _read(path_of(path, "path"))
     return header, _state(header, tensors, path)
 
 
@@ -298,6 +305,8 @@ def _arguments(settings: dict[str, Any], overrides: Mapping[str, Any], path: obj
 def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     """Move every tensor of a nested state to ``tensors`` and replace it by its name."""
     if isinstance(value, Tensor):
+        while name in tensors:  # the keys 1 and "1" are written alike
+            name += "'"
         tensors[name] = value.detach().contiguous().clone()  # the format refuses tensors that share memory
         return {"tensor": name}
     if isinstance(value, Mapping):

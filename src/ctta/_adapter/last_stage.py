@@ -11,6 +11,7 @@ from itertools import takewhile
 
 from torch import nn
 
+from ctta.errors import ParameterError
 from ctta.norms import norm_layers
 
 # Both published choices are the last quarter: one of a ResNet's four stages, three of a ViT-B's twelve blocks.
@@ -20,14 +21,33 @@ _FEWEST_STAGES = 3
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
-def before_last_stage(model: nn.Module) -> Callable[[str], bool]:
+def before_last_stage(model: nn.Module, names: str | None = None) -> Callable[[str], bool]:
     """Return a function that decides by the name of a norm layer whether SAR and DeYO train it.
 
     Args:
         model: The network, without a Classifier around it.
+        names: The modules of the last stage, separated by commas. None finds them by structure.
+
+    Raises:
+        ParameterError: If the network has no module of such a name.
     """
-    left_out = last_stage_norms(model)
+    left_out = last_stage_norms(model) if names is None else _norms_inside(model, names)
     return lambda layer_name: layer_name not in left_out
+
+
+def _norms_inside(model: nn.Module, names: str) -> set[str]:
+    """Return the names of the norm layers in some modules."""
+    modules = dict(model.named_modules())
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    for name in wanted:
+        if name not in modules:
+            children = ", ".join(child for child, _ in model.named_children())
+            raise ParameterError(
+                f"The 'last_stage' parameter must name modules of {type(model).__name__}, separated by commas; "
+                f"{name!r} is none of them. It has: {children}."
+            )
+    inside = {id(part) for name in wanted for part in modules[name].modules()}
+    return {name for name, layer in norm_layers(model).items() if id(layer) in inside}
 
 
 def last_stage_norms(model: nn.Module) -> dict[str, nn.Module]:
@@ -35,7 +55,8 @@ def last_stage_norms(model: nn.Module) -> dict[str, nn.Module]:
 
     The stages, or the blocks if the network has only one stage, are the longest row of similar modules nearest to the
     root. The last quarter of them, rounded down, is left out, and so is what follows up to the first linear layer, such
-    as the final norm of a transformer. Modules are taken in the order in which they were registered.
+    as the final norm of a transformer. Modules are taken in the order in which they were registered: a constructor does
+    not know the size of the images, without which it cannot run a forward pass. `ctta.doctor` compares the two orders.
 
     Args:
         model: The network, without a Classifier around it.

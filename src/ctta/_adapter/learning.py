@@ -14,6 +14,7 @@ from ctta._adapter.optional_state import OptionalState
 from ctta._adapter.ownership import ExclusiveLock
 from ctta._adapter.savepoint import Savepoint
 from ctta._adapter.window import Window
+from ctta._system.buffers import Form, Forms, buffer_forms, restore_buffers
 from ctta.options import Optimizer
 
 Result = TypeVar("Result")
@@ -60,6 +61,9 @@ class LearningState(OptionalState):
         self._window = None if window is None else Window(window)
         self._undo: Savepoint | None = None
         self._initial: dict[str, Tensor] = {}
+        self._initial_forms: dict[str, Form | None] = {}
+        self._initial_extras: dict[str, Any] = {}
+        self._built_forms: Forms = {}
         self._initial_optimizer: dict[str, Any] | None = None
         self._optimizer: torch.optim.Optimizer | None = None
         self._frozen: frozenset[str] = frozenset()
@@ -72,11 +76,17 @@ class LearningState(OptionalState):
         for parameter in trained:
             parameter.requires_grad_(True)
         self._optimizer = self._new_optimizer()
+        self._keep_initial()
+        self._built_forms = self._initial_forms
+
+    def _keep_initial(self) -> None:
         self._initial = self._snapshot()
+        self._initial_forms = buffer_forms(self)
+        self._initial_extras = {name: _copied(module.get_extra_state()) for name, module in self._with_extras()}
 
     def remember(self) -> None:
         """Make the current state, including the optimizer's, the one that restore and reset return to."""
-        self._initial = self._snapshot()
+        self._keep_initial()
         self._initial_optimizer = self._optimizer_state()
 
     def _all_or_nothing(self, change: Callable[[], Result]) -> Result:
@@ -124,16 +134,23 @@ class LearningState(OptionalState):
     def restore(self) -> None:
         """Return weights, optimizer and the method's state to their initial values; keep counters and generator."""
         self.keep_for_undo()
-        for prefix, module in self.named_modules():
-            for name, buffer in module._buffers.items():
-                initial = self._initial.get(f"{prefix}.{name}".lstrip("."))
-                if initial is None or buffer is None or buffer.shape != initial.shape:
-                    module._buffers[name] = None if initial is None else initial.clone()
-        for name, value in self._state().items():
+        self._restore_buffers()
+        for name, parameter in self.named_parameters():
             if name in self._initial:
-                value.copy_(self._initial[name])
+                parameter.copy_(self._initial[name])
+        for name, module in self._with_extras():
+            if name in self._initial_extras:
+                module.set_extra_state(_copied(self._initial_extras[name]))
         self.restart_optimizer()
         self.restores += 1
+
+    def _restore_buffers(self) -> None:
+        # A method derived from another registers its optional buffers after the other's constructor has ended.
+        restore_buffers(self, dict.fromkeys(self._lazy_names()) | self._initial_forms, self._initial)
+
+    def _lazy_names(self) -> set[str]:
+        modules = [(name, m) for name, m in self.named_modules() if isinstance(m, OptionalState)]
+        return {f"{name}.{buffer}".lstrip(".") for name, module in modules for buffer in module._lazy}
 
     def restart_optimizer(self) -> None:
         """Return the optimizer to its initial state, without moments."""
@@ -183,9 +200,18 @@ class LearningState(OptionalState):
         return sum(held.values()) + moments * sum(p.nbytes for p in self.trained)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        moved = {id(value): fn(value) for value in self._initial.values()}
-        self._initial = {name: moved[id(value)] for name, value in self._initial.items()}
+        moved: dict[int, tuple[Tensor, Tensor]] = {}
+
+        def shared(value: Tensor) -> Tensor:
+            """Convert a buffer once, so that modules which share it go on sharing it."""
+            if isinstance(value, nn.Parameter):
+                return fn(value)
+            if id(value) not in moved:
+                moved[id(value)] = (value, fn(value))
+            return moved[id(value)][1]
+
+        super()._apply(shared, recurse)  # type: ignore[no-untyped-call]
+        self._initial = {name: shared(value) for name, value in self._initial.items()}
         if self._window is not None and self._window.images is not None:
             self._window.images = fn(self._window.images)
         if self._optimizer is not None:
@@ -195,6 +221,16 @@ class LearningState(OptionalState):
                     if isinstance(value, Tensor) and value.shape == parameter.shape:
                         state[key] = fn(value)
         return self
+
+    def _with_extras(self) -> list[tuple[str, nn.Module]]:
+        """Return the modules of the networks that keep state which is not a tensor."""
+        return [
+            (name, module)
+            for name, module in self.named_modules()
+            if module is not self
+            and type(module).get_extra_state is not nn.Module.get_extra_state
+            and type(module).set_extra_state is not nn.Module.set_extra_state
+        ]
 
     def _state(self) -> dict[str, Tensor]:
         named = [*self.named_parameters(), *self.named_buffers()]
@@ -253,5 +289,7 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
         a: A tensor.
         b: Another one.
     """
+    if a.is_floating_point() and a.element_size() == 1:  # torch cannot compare these floats
+        a, b = a.view(torch.uint8), b.view(torch.uint8)
     # torch.equal treats -0.0 and 0.0 as equal, and a reset must restore every bit.
     return torch.equal(a, b) and (not a.is_floating_point() or torch.equal(a.signbit(), b.signbit()))

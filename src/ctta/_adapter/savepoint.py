@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ctta._adapter.window import Window
+from ctta._system.buffers import distinct
 
 
 class Savepoint:
@@ -46,7 +47,7 @@ class Savepoint:
         # TorchScript keeps the attributes of its modules outside Python, where they cannot be replaced.
         modules = [module for module in root.modules() if not isinstance(module, torch.jit.ScriptModule)]
         self._attributes = [(module, _attributes(module)) for module in modules]
-        self._buffers = [_Kept(buffer, buffer.clone()) for buffer in root.buffers()]
+        self._buffers = [_Kept(buffer, buffer.clone()) for buffer in map(distinct, root.buffers())]
         self._movable = [p for name, p in root.named_parameters() if name not in frozen] if parameters else []
         self._optimizer = optimizer
         self._parameters: _Parameters | None = None
@@ -78,8 +79,8 @@ class Savepoint:
             self._window.load(self._window_state)
 
 
-# The tables of a module that change when a buffer is assigned or a hook is added; the others are not touched.
-_TABLES = ("_buffers", "_forward_hooks", "_forward_pre_hooks")
+# The tables of a module that change when a buffer is set or registered, or a hook is added; others are not touched.
+_TABLES = ("_buffers", "_non_persistent_buffers_set", "_forward_hooks", "_forward_pre_hooks")
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ctta._adapter.learning import LearningState, same_bits
 from ctta._adapter.optional_state import OptionalState
+from ctta._system.buffers import buffer_forms, changed_forms, set_buffers
 from ctta.errors import CheckpointError
 
 __all__ = ["AdapterState", "OptionalState"]
@@ -54,16 +55,21 @@ class AdapterState(LearningState):
     def _load(self, state: Mapping[str, Any], strict: bool) -> Any:
         try:
             self.keep_for_undo()
-            self._refuse_unfit(state)
-            return super().load_state_dict(self._converted(state), strict)
+            free = self._changed_buffers() | set(_extra(state).get("replaced", ()))
+            self._refuse_unfit(state, free)
+            converted = self._converted(state, free)
+            self._restore_buffers()
+            set_buffers(self, {name: converted.get(name) for name in sorted(free)}, persistent=True, own=True)
+            return super().load_state_dict(converted, strict)
         except _MISFITS as error:
             raise CheckpointError(
                 f"The state does not fit {type(self).__name__}, or is damaged ({type(error).__name__}: {error})."
             ) from error
 
-    def _refuse_unfit(self, state: Mapping[str, Any]) -> None:
+    def _refuse_unfit(self, state: Mapping[str, Any], free: set[str]) -> None:
+        """Refuse a state of another adapter; buffers that forward passes create or resize are free to differ."""
         self._refuse_another_origin(state)
-        lazy = self._lazy_names()
+        lazy = self._lazy_names() | free
         # As torch names it: without buffers that are not persistent, and with every name of a shared tensor.
         own = {name: value for name, value in super().state_dict().items() if name not in lazy}
         missing = [name for name in own if name not in state]
@@ -76,8 +82,8 @@ class AdapterState(LearningState):
             )
 
     def _refuse_another_origin(self, state: Mapping[str, Any]) -> None:
-        extra = state.get("_extra_state")
-        if not isinstance(extra, dict):
+        extra = _extra(state)
+        if not extra:
             raise CheckpointError(f"A state of {type(self).__name__} has an entry '_extra_state'; this one has none.")
         kind = type(self._optimizer).__name__
         for what, found, mine in (
@@ -88,16 +94,21 @@ class AdapterState(LearningState):
             if found != mine:
                 raise CheckpointError(f"The state belongs to another {what}: {found}, not {mine}.")
 
-    def _lazy_names(self) -> set[str]:
-        modules = [(name, m) for name, m in self.named_modules() if isinstance(m, OptionalState)]
-        return {f"{name}.{buffer}".lstrip(".") for name, module in modules for buffer in module._lazy}
+    def _changed_buffers(self) -> set[str]:
+        """Return the names of saved buffers that a forward pass created, removed, resized, retyped or unshared."""
+        changed = changed_forms(self._built_forms, buffer_forms(self))
+        for name, value in self.named_buffers():
+            initial = self._initial_of(name)
+            if initial is not None and initial.dtype != value.dtype:
+                changed.add(name)
+        return changed - self._lazy_names() - self._unsaved_names()
 
-    def _converted(self, state: Mapping[str, Any]) -> dict[str, Any]:
+    def _converted(self, state: Mapping[str, Any], free: set[str]) -> dict[str, Any]:
         """Convert every tensor of a state to this adapter's device and to the dtype that it has here.
 
         The dtypes may be mixed. An optional buffer may not exist here: it is converted like others of its dtype.
         """
-        own = {name: value for name, value in super().state_dict().items() if isinstance(value, Tensor)}
+        own = {name: v for name, v in super().state_dict().items() if isinstance(v, Tensor) and name not in free}
         like = next(self.parameters(), torch.empty(0))
         dtypes = {v.dtype: own[name].dtype for name, v in state.items() if name in own and v.is_floating_point()}
 
@@ -128,7 +139,7 @@ class AdapterState(LearningState):
             "initial_optimizer": self._initial_optimizer,
             "source_free": self.source_free,
             "transient": self._transient(),
-        }
+        } | ({"replaced": sorted(replaced)} if (replaced := self._changed_buffers()) else {})
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Restore counters, generator, window and optimizer.
@@ -144,23 +155,32 @@ class AdapterState(LearningState):
         self._initial = self._initial | state["initial"]
         self._initial_optimizer = state["initial_optimizer"]
         self.source_free = state["source_free"]
-        buffers = dict(self.named_buffers())
-        for name, value in state.get("transient", {}).items():
-            buffers[name].copy_(value)
+        unsaved = {name: self._initial_of(name) for name in sorted(self._unsaved_names())}
+        set_buffers(self, unsaved | state.get("transient", {}), persistent=False)
 
-    def _transient(self) -> dict[str, Tensor]:
+    def _initial_of(self, name: str) -> Tensor | None:
+        """Return the initial value of a buffer, which may share its tensor with another."""
+        form = self._initial_forms.get(name)
+        return self._initial.get(name if form is None else form.first)
+
+    def _transient(self) -> dict[str, Tensor | None]:
         """Return the buffers that torch does not save and that the model's own forward pass has changed."""
-        buffers = dict(self.named_buffers())
-        names = {
+        buffers = dict(self.named_buffers(remove_duplicate=False))
+        changed: dict[str, Tensor | None] = {}
+        for name in sorted(self._unsaved_names()):
+            value, initial = buffers.get(name), self._initial_of(name)
+            if value is None or initial is None:
+                if value is not initial:
+                    changed[name] = None if value is None else value.clone()
+            elif value.dtype != initial.dtype or not same_bits(value, initial):
+                changed[name] = value.clone()
+        return changed
+
+    def _unsaved_names(self) -> set[str]:
+        return {
             f"{prefix}.{name}".lstrip(".")
             for prefix, module in self.named_modules()
             for name in module._non_persistent_buffers_set
-        }
-        unsaved = {name: buffers[name] for name in sorted(names) if name in buffers}
-        return {
-            name: value.clone()
-            for name, value in unsaved.items()
-            if name not in self._initial or not same_bits(value, self._initial[name])
         }
 
     def cast_like(self, state: Mapping[str, Any]) -> None:
@@ -170,8 +190,17 @@ class AdapterState(LearningState):
             state: Tensors by name, from an adapter that may have been converted after it was built.
         """
         named = [*self.named_parameters(), *self.named_buffers(), *self._initial.items()]
-        dtypes = {id(v): state[n].dtype for n, v in named if v.is_floating_point() and isinstance(state.get(n), Tensor)}
+        converted = {name: v.dtype for name, v in state.items() if isinstance(v, Tensor)}
+        for name in _extra(state).get("replaced", ()):  # of another dtype by the forward pass, not by a conversion
+            converted.pop(name, None)
+        dtypes = {id(v): converted[n] for n, v in named if v.is_floating_point() and n in converted}
         self._apply(lambda value: value.to(dtypes.get(id(value), value.dtype)))
+
+
+def _extra(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry that get_extra_state made; nothing if there is none."""
+    extra = state.get("_extra_state")
+    return extra if isinstance(extra, dict) else {}
 
 
 def _shape(value: Any) -> torch.Size | None:

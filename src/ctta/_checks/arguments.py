@@ -124,7 +124,13 @@ def _check(hints: Mapping[str, Any], given: Mapping[str, Any], owner: str) -> No
         if name in hints and not _fits(value, hints[name]):
             raise ParameterError(
                 f"The {name!r} parameter of {owner} must be {_words(hints[name])}. Got {shown(value)} instead."
+                f"{_hint(value)}"
             )
+
+
+def _hint(value: Any) -> str:
+    too_large = isinstance(value, int) and abs(value) > _LARGEST_INT
+    return f" Whole numbers go up to {_LARGEST_INT}; write a larger one as a float." if too_large else ""
 
 
 @functools.cache
@@ -165,10 +171,8 @@ def _fits(value: Any, hint: Any) -> bool:
 def _is_number(value: Any, kind: type) -> bool:
     if isinstance(value, bool) or not isinstance(value, int if kind is int else (int, float)):
         return False
-    try:
-        return math.isfinite(value) and (kind is float or abs(value) <= _LARGEST_INT)
-    except OverflowError:  # an int beyond the range of floats
-        return False
+    # torch takes no larger ints, not even in place of floats.
+    return abs(value) <= _LARGEST_INT if isinstance(value, int) else math.isfinite(value)
 
 
 def _has_type(value: Any, hint: Any) -> bool:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
-from ctta.errors import LogitsShape, NotAModule, ScriptedModule
+from ctta.errors import LogitsShape, ModelError, NotAModule, ScriptedModule
+
+_TRAINABLE = (torch.float32, torch.float64, torch.bfloat16)
 
 
 def check_model(model: object) -> None:
@@ -31,6 +34,39 @@ def check_model(model: object) -> None:
             raise ScriptedModule(
                 f"The layers of a TorchScript module cannot be copied and adapted; {name or 'the model'} is "
                 f"{type(module).__name__}. Pass the nn.Module from which it was scripted or traced."
+            )
+
+
+def check_weights(model: nn.Module) -> None:
+    """Check that the parameters of a model can be trained.
+
+    Args:
+        model: The model.
+
+    Raises:
+        ModelError: If they are of a type in which optimizer steps fail, or several elements share one place in memory.
+    """
+    for name, parameter in model.named_parameters():
+        title = type(model).__name__
+        if is_lazy(parameter):
+            raise ModelError(f"{name} of {title} is not initialised. Run the model once before wrapping it.")
+        if parameter.dtype == torch.float16:
+            raise ModelError(
+                f"{title} has float16 weights, in which optimizer steps underflow and overflow. "
+                'Use model.float(), with precision="bf16" for speed.'
+            )
+        if parameter.is_complex() or (parameter.is_floating_point() and parameter.dtype not in _TRAINABLE):
+            raise ModelError(
+                f"Weights must be float32, float64 or bfloat16; {name} of {title} is {parameter.dtype}. "
+                "Use model.float()."
+            )
+        if parameter.layout is not torch.strided or parameter.is_meta:
+            kind = "has no data (it is on the device 'meta')" if parameter.is_meta else f"is {parameter.layout}"
+            raise ModelError(f"Weights must be dense tensors with data; {name} of {title} {kind}.")
+        if any(step == 0 and size > 1 for step, size in zip(parameter.stride(), parameter.shape, strict=True)):
+            raise ModelError(
+                f"Every element of a weight must have its own place in memory; {name} of {title} is an expanded "
+                "tensor. Make it nn.Parameter(value.clone())."
             )
 
 

@@ -9,6 +9,8 @@ from ctta.errors import ParameterError
 
 #: Seeds that torch and numpy both accept.
 LARGEST_SEED = 2**32 - 1
+#: The longest side in pixels that images are resized to; such an image takes 200 MB.
+LARGEST_SIDE = 8192
 
 
 def check_seed(seed: object) -> None:
@@ -20,6 +22,18 @@ def check_seed(seed: object) -> None:
     if not _whole(seed, 0, LARGEST_SEED):
         raise ParameterError(
             f"The 'seed' of a stream must be a whole number in 0..{LARGEST_SEED}. Got {shown(seed)} instead."
+        )
+
+
+def check_side(side: object) -> None:
+    """Refuse a side of images that is not a whole number of pixels, or more than memory can hold in a batch.
+
+    Args:
+        side: The side in pixels; None leaves images as they are.
+    """
+    if side is not None and not _whole(side, 1, LARGEST_SIDE):
+        raise ParameterError(
+            f"The 'side' of images must be a whole number of pixels in 1..{LARGEST_SIDE}. Got {shown(side)} instead."
         )
 
 

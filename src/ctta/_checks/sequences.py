@@ -1,11 +1,13 @@
-"""Read arguments that are lists; a single value is read as a list of one."""
+"""Read arguments that are lists, where a single value is read as a list of one, or paths."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
+from ctta._checks.arguments import shown
 from ctta.errors import ParameterError
 
 Item = TypeVar("Item", str, int)
@@ -48,6 +50,21 @@ def paths_of(given: str | Path | Iterable[str | Path], what: str) -> tuple[Path,
     paths = (given,) if isinstance(given, (str, Path)) else given
     plain = (str(path) if isinstance(path, Path) else path for path in paths) if isinstance(paths, Iterable) else paths
     return tuple(Path(path) for path in _listed(plain, str, what, "paths"))
+
+
+def path_of(given: object, what: str) -> Path:
+    """Read an argument that is one path.
+
+    Args:
+        given: The path.
+        what: The argument's name, for messages.
+
+    Raises:
+        ParameterError: If it is neither text nor a path.
+    """
+    if not isinstance(given, (str, os.PathLike)) or isinstance(os.fspath(given), bytes):
+        raise ParameterError(f"The {what!r} must be a path. Got {shown(given)} instead.")
+    return Path(given)
 
 
 def _listed(given: object, kind: type[Item], what: str, words: str) -> tuple[Item, ...]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ctta._system.targets import split_target
-from ctta.errors import UserCodeError
+from ctta.errors import CttaError, UserCodeError
 
 _Stamp = tuple[int, int]
 _from_files: dict[Path, tuple[_Stamp, ModuleType]] = {}
@@ -98,23 +98,54 @@ def load_module(origin: str) -> ModuleType:
 def user_code(doing: str) -> Iterator[None]:
     """Context in which the user's code runs: stdout goes to stderr, and failures are raised as UserCodeError.
 
-    ``sys.exit`` is a failure too, with any code. Ctrl-C is not caught.
+    ``sys.exit`` is a failure too, with any code. Ctrl-C and the errors of ctta are not caught.
 
     Args:
         doing: What is being done, as the beginning of a sentence: "Importing mine.py".
     """
     try:
-        with stdout_to_stderr():
+        with stdout_to_stderr(), no_exit(doing):
             yield
-    except (UserCodeError, KeyboardInterrupt):
+    except CttaError:
+        raise
+    except Exception as error:
+        raise _failure(doing, error) from error
+
+
+@contextmanager
+def no_exit(doing: str) -> Iterator[None]:
+    """Context in which the user's code cannot end the process: ``sys.exit`` is raised as UserCodeError.
+
+    So is everything else that is neither an Exception nor Ctrl-C. Exceptions pass.
+
+    Args:
+        doing: What is being done, as the beginning of a sentence.
+    """
+    try:
+        yield
+    except (Exception, KeyboardInterrupt, GeneratorExit):
         raise
     except SystemExit as error:
-        raise UserCodeError(
-            f"{doing} called sys.exit({error.code!r}){_location(error)}. "
-            "Remove that call, or put it under if __name__ == '__main__'."
-        ) from error
+        raise exit_error(doing, error) from error
     except BaseException as error:
-        raise UserCodeError(f"{doing} raised {type(error).__name__}: {_message(error)}{_location(error)}.") from error
+        raise _failure(doing, error) from error
+
+
+def exit_error(doing: str, error: SystemExit) -> UserCodeError:
+    """Name the place in the user's code that called ``sys.exit``.
+
+    Args:
+        doing: What was being done, as the beginning of a sentence.
+        error: What the call raised.
+    """
+    return UserCodeError(
+        f"{doing} called sys.exit({error.code!r}){_location(error)}. "
+        "Remove that call, or put it under if __name__ == '__main__'."
+    )
+
+
+def _failure(doing: str, error: BaseException) -> UserCodeError:
+    return UserCodeError(f"{doing} raised {type(error).__name__}: {message_of(error)}{_location(error)}.")
 
 
 @contextmanager
@@ -190,7 +221,12 @@ def _first_on_path(folder: Path) -> Iterator[None]:
             sys.path.remove(entry)
 
 
-def _message(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """Return the message of an error that the user's code raised.
+
+    Args:
+        error: The error. Its ``__str__`` may raise as well.
+    """
     try:
         return str(error).rstrip(".") or "no message"
     except Exception:  # noqa: BLE001, a hostile __str__ must not hide the error it belongs to

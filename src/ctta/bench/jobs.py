@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from ctta._system.device import choose_device
+from ctta._system.imports import no_exit, user_code
 from ctta.adapter import Adapter
 from ctta.bench.folder import RunFolder
 from ctta.bench.prepare import (
@@ -23,6 +26,7 @@ from ctta.bench.record import Record
 from ctta.bench.run import Run
 from ctta.bench.tracked_run import TrackedRun
 from ctta.bench.workload import Inputs, Procedure, Workload
+from ctta.classifier import Classifier
 from ctta.datasets import get_dataset
 from ctta.nets.by_name import load_model
 from ctta.track import Target, check_targets
@@ -95,6 +99,11 @@ def execute(job: Job, folder: Path, *, save_every: float = 30.0, progress: RunSt
         save_every: Seconds between two checkpoints.
         progress: Called when steps are about to be computed.
     """
+    with no_exit(f"The run of {job}"):  # the user's method, model and data are code that may do so
+        return _execute(job, folder, save_every=save_every, progress=progress)
+
+
+def _execute(job: Job, folder: Path, *, save_every: float, progress: RunStarted | None) -> Record:
     work, options = job.work, job.options
     check_targets(options.track)
     method_arguments(work)  # refuse invalid settings before anything large is read
@@ -102,7 +111,7 @@ def execute(job: Job, folder: Path, *, save_every: float = 30.0, progress: RunSt
     dataset = get_dataset(work.inputs.stream)
     loaded = load_model(work.inputs.model, work.inputs.weights, classes=dataset.classes)
     opened = open_inputs(work, dataset)
-    model = source_model(loaded, opened).to(device)
+    model = _moved(source_model(loaded, opened), device)
     stream = stream_of(work, opened, model).on(device)
     check_model(work.inputs.model, model, dataset, opened, stream)
     spec = spec_of(work, loaded, stream, opened.facts)
@@ -129,8 +138,13 @@ def measure_source(job: Job, progress: Callable[[str, int, int], None] | None = 
     inputs = job.work.inputs
     dataset = get_dataset(inputs.stream)
     loaded, opened = load_model(inputs.model, inputs.weights, classes=dataset.classes), open_inputs(job.work, dataset)
-    source = source_model(loaded, opened).to(choose_device(job.options.device))
+    source = _moved(source_model(loaded, opened), choose_device(job.options.device))
     stream_of(job.work, opened, source, progress=progress)
+
+
+def _moved(model: Classifier, device: torch.device) -> Classifier:
+    with user_code("Moving the model"):
+        return model.to(device)
 
 
 #: Earlier name of `execute`.

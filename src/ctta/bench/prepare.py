@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ctta._checks.arguments import check_arguments
 from ctta._system.digests import sha256_of_code
+from ctta._system.imports import message_of
 from ctta.adapter import Adapter
 from ctta.bench.content import digest_of
 from ctta.bench.data import Facts, Opened, open_data, read_images
@@ -247,7 +248,7 @@ def _logits(model: Classifier, x: Tensor, name: str, data: str) -> Tensor:
     except CttaError:
         raise
     except Exception as error:  # a model can fail anywhere inside
-        reason = (str(error) or type(error).__name__).split("\n", maxsplit=1)[0].rstrip(".")
+        reason = message_of(error).split("\n", maxsplit=1)[0].rstrip(".")
         size = " x ".join(map(str, x.shape[1:]))
         raise ImageShape(
             f"{name} cannot take the images of {data}, {size} (channels, height, width): {reason}. Resize the images "

@@ -110,6 +110,8 @@ def numbered_steps(path: Path) -> Iterator[tuple[StepFacts, int]]:
             step, has_check = _parsed(line)
             if checked is not None and has_check != checked:
                 raise ValueError("it has no check, or is the first that has one")
+            if step["index"] != number - 1:
+                raise ValueError(f"it has the index {step['index']}, and the steps before it end at {number - 2}")
         except (ValueError, RecursionError) as error:
             raise BadData(
                 f"Line {number} of {path} is not a step: {error}. Restore the file from a copy, or delete "

@@ -12,6 +12,8 @@ from typer.core import TyperGroup
 
 from ctta._system.allocator import keep_freed_memory
 from ctta._system.files import printable
+from ctta._system.imports import exit_error
+from ctta._system.results import own_stdout
 from ctta.cli import train
 from ctta.cli.command_line import remember
 from ctta.cli.compare import compare
@@ -52,6 +54,11 @@ class _Group(TyperGroup):
         """Run the command."""
         try:
             return super().invoke(ctx)
+        except SystemExit as error:
+            if error.code:  # not success in any case: rich exits so if the reader has closed the pipe
+                raise
+            typer.echo(printable(f"UserCodeError: {exit_error('The command', error)}"), err=True)
+            raise typer.Exit(1) from error
         except BrokenPipeError:  # the reader, such as `head`, closed the pipe: click exits quietly
             raise
         except (CttaError, OSError) as error:
@@ -93,6 +100,8 @@ def options(
 def main() -> None:
     """Run the command line."""
     keep_freed_memory()
+    if sys.argv[1:2] != ["do"]:  # which runs several commands
+        own_stdout()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # File names may contain characters that the terminal's encoding lacks; stderr already escapes them.
         sys.stdout.reconfigure(errors="backslashreplace")

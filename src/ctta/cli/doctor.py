@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctta._system.imports import stdout_to_stderr
+from ctta._system.imports import user_code
+from ctta._system.results import keep_for_results, write_result
 from ctta.cli import options
 from ctta.cli.names import check_names
 from ctta.cli.options import parse_names
@@ -43,22 +44,30 @@ def doctor(
     device: options.Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Recommend an adapter for a model, and show what each method would do with it."""
+    """Recommend an adapter for a model, and show what each method would do with it.
+
+    The exit code is 1 if no method can adapt the model.
+    """
     names = parse_names(methods or ())
     check_names(names, None)
     from ctta._system.device import choose_device  # noqa: PLC0415 - help and usage errors must not import torch
     from ctta.doctor import examine  # noqa: PLC0415
     from ctta.registry import get_method  # noqa: PLC0415
 
-    model = load_model(target, weights).to(choose_device(device))
-    chosen = {name: get_method(name) for name in names} or None
-    # Copying the model and running it execute the user's code, which may print.
-    with stdout_to_stderr():
-        diagnosis = examine(model, image_size=image_size, channels=channels, among=chosen)
     if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(diagnosis), indent=2))
+        keep_for_results()
+    place = choose_device(device)
+    model = load_model(target, weights)
+    chosen = {name: get_method(name) for name in names} or None
+    # Moving, copying and running the model execute the user's code.
+    with user_code(f"Examining {target}"):
+        diagnosis = examine(model.to(place), image_size=image_size, channels=channels, among=chosen)
+    if as_json:
+        write_result(json.dumps(dataclasses.asdict(diagnosis), indent=2))
     else:
         _print(diagnosis)
+    if all(report.refusal is not None for report in diagnosis.methods):
+        raise typer.Exit(1)
 
 
 def load_model(target: str, weights: Path | None = None) -> nn.Module:
@@ -105,6 +114,13 @@ def _print(diagnosis: Diagnosis) -> None:
             layers = " to ".join(dict.fromkeys((report.left_out[0], report.left_out[-1])))
             count = f"{len(report.left_out)} of {sum(diagnosis.norms.values())}"
             console.print(f"{report.name} leaves out {count} norm layers: {layers}", highlight=False, markup=False)
+        if report.trained_later:
+            console.print(
+                f"{report.name} trains {report.trained_later[0]}, which runs after them: name the modules of the last "
+                'stage, such as last_stage="layer4".',
+                highlight=False,
+                markup=False,
+            )
     refused = [report for report in diagnosis.methods if report.refusal is not None]
     for report in refused:
         console.print(f"{report.name} cannot adapt it: {report.refusal}", highlight=False, markup=False)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ctta._checks.numbers import LARGEST_SIDE
 from ctta.cli.ray_option import HELP as RAY
 from ctta.errors import ParameterError
 from ctta.track import Target, parse_target
@@ -55,6 +56,7 @@ Side = Annotated[
     int | None,
     typer.Option(
         min=1,
+        max=LARGEST_SIDE,
         help="Resize the shorter side of your own image files to this many pixels and crop the central square.",
         show_default="as they are",
     ),

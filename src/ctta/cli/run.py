@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ctta._system.results import keep_for_results, write_result
 from ctta.cli import options
 from ctta.cli.command_line import command_line
 from ctta.cli.names import check_names, default_model
@@ -106,6 +107,8 @@ def run(
     """
     check_names([method], model)
     targets = parse_targets(track, tensorboard)
+    if as_json:
+        keep_for_results()
     PROTOCOLS.check(protocol)
     stream, data = locate(stream, data)
     dataset = get_dataset(stream)
@@ -158,7 +161,7 @@ def run(
     progress = None if quiet else RunsDisplay(len(jobs), out, here=workers == 1 and ray is None)
     records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     if as_json:
-        typer.echo(json.dumps([record.to_json() for record in records], indent=1))
+        write_result(json.dumps([record.to_json() for record in records], indent=1))
         return
     echo_comparison(records)
     for record in records:

@@ -13,6 +13,7 @@ from torch import Tensor
 from ctta.errors import ImageDtype, ImageShape, LabelError
 
 _CHANNELS = (1, 3)
+_RGBA = 4
 
 
 def images_tensor(x: object) -> Tensor:
@@ -34,6 +35,11 @@ def images_tensor(x: object) -> Tensor:
         )
     if found.dim() == 4 and found.shape[1] not in _CHANNELS and found.shape[3] in _CHANNELS:
         found = found.permute(0, 3, 1, 2)
+    if found.dim() == 4 and found.shape[3] == _RGBA and found.shape[1] > _RGBA and found.shape[2] > _RGBA:
+        raise ImageShape(
+            f"Images must have their channels first, or 1 or 3 channels last; got {tuple(found.shape)}, which looks "
+            "like RGBA. Drop the alpha channel with x[..., :3], or move the channels with x.permute(0, 3, 1, 2)."
+        )
     if found.dim() != 4 or 0 in found.shape:
         raise ImageShape(
             f"Images must be a non-empty (N, C, H, W) tensor; got {tuple(found.shape)}. "
@@ -70,9 +76,11 @@ def labels_tensor(y: object, count: int) -> Tensor:
         raise LabelError(f"{count} images need {count} labels, (N,); got {tuple(found.shape)}.{hint}")
     if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
         raise LabelError(f"Labels must be integers, the numbers of the classes; got {found.dtype}. Use y.long().")
-    if count and int(found.min()) < 0:
-        raise LabelError(f"Labels must be classes from 0 on; got {int(found.min())}.")
-    return found.long()
+    labels = found.long()  # torch cannot compare unsigned integers of more than 8 bits
+    if count and (lowest := int(labels.min())) < 0:
+        wrapped = lowest + 2**64 if found.dtype == torch.uint64 else lowest
+        raise LabelError(f"Labels must be classes from 0 on; got {wrapped}.")
+    return labels
 
 
 def check_classes(y: Tensor, classes: int) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ctta._checks.sequences import names_of, paths_of
+from ctta._checks.numbers import check_side
+from ctta._checks.sequences import names_of, path_of, paths_of
 from ctta._system.files import is_file, printable
 from ctta.datasets.array_files import read_npz
 from ctta.datasets.arrays import Images
@@ -35,7 +36,8 @@ def image_folder(
             `classes.txt` in ``folder``, or else all names in alphabetical order.
         side: The side in pixels to resize and crop images to; without it all must have one size.
     """
-    root = Path(folder)
+    root = path_of(folder, "folder")
+    check_side(side)
     if not root.is_dir():
         raise MissingData(f"{root.absolute()} is not a folder. It must hold one folder per domain: domain/class/*.png.")
     names = [path.name for path in folders(root)] if domains is None else names_of(domains, "domains")

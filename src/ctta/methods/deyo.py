@@ -42,6 +42,8 @@ class DeYO(Adapter):
         destroy: How to destroy the shape: "patch" (shuffle a 4x4 grid), "occlusion" (replace the central half by the
             mean colour), or a function of images and generator. Pass your own function if classes are not defined by
             shape, as with textures.
+        last_stage: The modules that are not trained, by name and separated by commas, such as "layer4" or
+            "blocks.11,norm"; "" trains all norm layers. None finds them by structure, as described above.
         shared: Options that every method takes; see `Adapter`.
 
     Example:
@@ -67,6 +69,7 @@ class DeYO(Adapter):
         e_0: float = 0.4,
         tau_plpd: float = 0.2,
         destroy: Literal["patch", "occlusion"] | AnyView = "patch",
+        last_stage: str | None = None,
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **with_defaults(self.defaults, shared))
@@ -81,8 +84,9 @@ class DeYO(Adapter):
                 f"The 'destroy' parameter of DeYO must be 'patch', 'occlusion' or a function. Got {destroy!r} instead."
             )
         self._destroyed = destroy if callable(destroy) else views[destroy]
+        self.last_stage = last_stage
         use_batch_statistics(self.student)
-        self.begin(norm_affine(self.student.model, keep=before_last_stage(self.student.model)))
+        self.begin(norm_affine(self.student.model, keep=before_last_stage(self.student.model, last_stage)))
 
     def adapt(self, x: Tensor) -> Learning:
         """Predict, then take one step on the samples that pass both filters, if there are any."""

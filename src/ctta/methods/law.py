@@ -5,6 +5,7 @@ Park et al., "Layer-wise auto-weighting for non-stationary test-time adaptation"
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -76,7 +77,9 @@ class LAW(LayerRates):
         self.stale_gradient = stale_gradient
         check_bounds(self, tau=(0, math.inf))
         trained = self.convolutions_and_norms()
-        self.register_buffer("fisher", trained[0].detach().new_zeros(len(trained)))
+        # The dtype that a stack of their gradients has; the parameters may be of several.
+        dtype = functools.reduce(torch.promote_types, [p.dtype for p in trained])
+        self.register_buffer("fisher", trained[0].detach().new_zeros(len(trained), dtype=dtype))
         self.register_buffer("last_gradient", None)
         self.begin(trained)
 

@@ -44,6 +44,8 @@ class SAR(Adapter):
             collapse detected, by it too.
         come_mass: The mass K of that uncertain part; it has an effect only with ``loss="come"``. None uses the number
             of classes, as in the paper; the authors' code has 1000.
+        last_stage: The modules that are not trained, by name and separated by commas, such as "layer4" or
+            "blocks.11,norm"; "" trains all norm layers. None finds them by structure, as described above.
         shared: Options that every method takes; see `Adapter`. ``optimizer`` is "sgd" here, without nesterov.
 
     Example:
@@ -72,6 +74,7 @@ class SAR(Adapter):
         reset_constant: float = 0.2,
         loss: EntropyLoss = "entropy",
         come_mass: float | None = None,
+        last_stage: str | None = None,
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **with_defaults(self.defaults, shared))
@@ -82,9 +85,10 @@ class SAR(Adapter):
         self.come_mass = come_mass
         self._entropy = entropy_loss(self)
         check_bounds(self, e_margin=(0, 1), rho=(0, 1e3), reset_constant=(0, math.inf))
+        self.last_stage = last_stage
         use_batch_statistics(self.student)
         self.register_buffer("average", None)
-        self.begin(norm_affine(self.student.model, keep=before_last_stage(self.student.model)))
+        self.begin(norm_affine(self.student.model, keep=before_last_stage(self.student.model, last_stage)))
 
     def adapt(self, x: Tensor) -> Learning:
         """Predict, climb by rho, descend with the gradient found there, and restore the source after a collapse."""

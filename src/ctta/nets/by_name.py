@@ -155,8 +155,9 @@ def _network(value: object, what: str) -> nn.Module:
 
     if isinstance(value, nn.Module):
         # A run may move the model or load weights into it; the user's object must not change.
-        return copy.deepcopy(value)
-    if callable(value):
+        with user_code(f"Copying {what}"):
+            value = copy.deepcopy(value)
+    elif callable(value):
         with user_code(f"Calling {what}"), same_random_weights():
             value = value()
     if not isinstance(value, nn.Module):

@@ -132,7 +132,7 @@ class CountingNet(nn.Module):
 
 
 class ExtraStateNet(nn.Module):
-    """Saves a number and a list through get_extra_state, next to its tensors."""
+    """Saves a number, a list and a count of its forward passes through get_extra_state, next to its tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,6 +140,7 @@ class ExtraStateNet(nn.Module):
         self.head = nn.Linear(_DIM, CLASSES)
         self.gain = 1.5
         self.names = [f"class {label}" for label in range(CLASSES)]
+        self.calls = 0
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits (N, 10).
@@ -147,20 +148,97 @@ class ExtraStateNet(nn.Module):
         Args:
             x: Images (N, 3, 16, 16) in [0, 1].
         """
+        self.calls += 1
         logits: Tensor = self.head(self.gain * self.stem(_centred(x)).mean((2, 3)))
         return logits
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return the state that is not a tensor."""
-        return {"gain": self.gain, "names": list(self.names)}
+        return {"gain": self.gain, "names": list(self.names), "calls": self.calls}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Load what get_extra_state returned.
 
         Args:
-            state: What get_extra_state returned: the gain and the names of the classes.
+            state: What get_extra_state returned.
         """
-        self.gain, self.names = state["gain"], list(state["names"])
+        self.gain, self.names, self.calls = state["gain"], list(state["names"]), state["calls"]
+
+
+class _Gated(nn.Module):
+    """A block that scales what it adds by a buffer, which another block may share."""
+
+    scale: Tensor
+
+    def __init__(self, scale: Tensor) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(_DIM)
+        self.mix = nn.Linear(_DIM, _DIM)
+        self.register_buffer("scale", scale)
+
+    def forward(self, g: Tensor) -> Tensor:
+        gated: Tensor = g + self.scale * self.mix(self.norm(g)).relu()
+        return gated
+
+
+class SharedBufferNet(nn.Module):
+    """Registers one buffer in two blocks; it is an expanded scalar, as a constant of several channels may be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = Stem()
+        scale = torch.tensor(0.5).expand(_DIM)
+        self.first = _Gated(scale)
+        self.second = _Gated(scale)
+        self.head = nn.Linear(_DIM, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits (N, 10).
+
+        Args:
+            x: Images (N, 3, 16, 16) in [0, 1].
+        """
+        logits: Tensor = self.head(self.second(self.first(self.stem(_centred(x)).mean((2, 3)))))
+        return logits
+
+
+class GrowingNet(nn.Module):
+    """Creates two buffers in its first forward pass in eval mode and resizes a third; one is not persistent."""
+
+    average: Tensor | None
+    latest: Tensor | None
+    queue: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = Stem()
+        self.head = nn.Linear(_DIM, CLASSES)
+        self.register_buffer("average", None)
+        self.register_buffer("latest", None, persistent=False)
+        self.register_buffer("queue", torch.zeros(0, _DIM))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits (N, 10), which depend on the images of earlier calls.
+
+        Args:
+            x: Images (N, 3, 16, 16) in [0, 1].
+        """
+        g = self.stem(_centred(x)).mean((2, 3))
+        if not self.training:
+            g = g - 0.1 * self.remembered(g.detach().mean(0))
+        logits: Tensor = self.head(g)
+        return logits
+
+    def remembered(self, mean: Tensor) -> Tensor:
+        """Update the buffers by the mean features of a batch (16,), and return their sum.
+
+        Args:
+            mean: The mean features of the batch.
+        """
+        self.latest = mean if self.latest is None else self.latest.lerp(mean, 0.5)
+        self.average = mean if self.average is None else self.average.lerp(mean, 0.1)
+        self.queue = torch.cat([self.queue, mean[None]])[-12:]
+        return self.average + self.latest + self.queue.mean(0)
 
 
 class CachingNet(IndexedNet):
@@ -209,6 +287,16 @@ def own_buffers() -> nn.Module:
     return seeded(CountingNet)
 
 
+def shared_buffers() -> nn.Module:
+    """Build a network with an expanded buffer that two modules share."""
+    return seeded(SharedBufferNet)
+
+
+def grown_buffers() -> nn.Module:
+    """Build a network that creates and resizes buffers in its forward pass."""
+    return seeded(GrowingNet)
+
+
 def cached_tensors() -> nn.Module:
     """Build a network that keeps a tensor computed from its weights in eval mode."""
     return seeded(CachingNet)
@@ -221,7 +309,16 @@ def extra_state() -> nn.Module:
 
 FAMILIES: Mapping[str, Callable[[], nn.Module]] = {
     build.__name__: build
-    for build in (non_persistent_buffers, shared_modules, mixed_precision, own_buffers, cached_tensors, extra_state)
+    for build in (
+        non_persistent_buffers,
+        shared_modules,
+        mixed_precision,
+        own_buffers,
+        cached_tensors,
+        extra_state,
+        shared_buffers,
+        grown_buffers,
+    )
 }
 
 

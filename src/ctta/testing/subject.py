@@ -94,7 +94,8 @@ class Subject:
         before = {name: value.clone() for name, value in source.named_buffers()}
         with torch.no_grad():
             source(self.batches(1)[0])
-        return [name for name, value in source.named_buffers() if not same_bits(before[name], value)]
+        now = dict(source.named_buffers())
+        return [name for name, value in now.items() if name not in before or not same_bits(before[name], value)]
 
     @cached_property
     def settings(self) -> dict[str, Any]:
