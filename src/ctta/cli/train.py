@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ctta.cli import options
+from ctta.cli.flags import Command, Group
 from ctta.cli.train_cifar import train_cifar10
 
 
@@ -40,6 +41,6 @@ def train_digits(
     typer.echo(json.dumps(result) if as_json else f"{out}: error {clean:.2f} % on the test digits")
 
 
-app = typer.Typer(no_args_is_help=True, help="Train a source model.")
-app.command("digits")(train_digits)
-app.command("cifar10")(train_cifar10)
+app = typer.Typer(cls=Group, no_args_is_help=True, help="Train a source model.")
+app.command("digits", cls=Command)(train_digits)
+app.command("cifar10", cls=Command)(train_cifar10)
