@@ -95,12 +95,10 @@ def test_bad_input_has_a_fitting_status_and_a_message(
     assert said.json()["error"]
 
 
-@pytest.mark.parametrize(
-    ("channels", "said"), [(1, "1 channel and 16 x 16 pixels"), (2, "2 channels and 16 x 16 pixels")]
-)
+@pytest.mark.parametrize(("channels", "said"), [(1, "1 channel"), (2, "2 channels")])
 def test_a_shape_that_the_model_does_not_accept_is_named(server: Running, channels: int, said: str) -> None:
     refused = server.call("POST", INFER, request(torch.zeros(1, channels, 16, 16)))
-    assert f"The model does not accept images with {said} 16 x 16 pixels" in refused.json()["error"]
+    assert f"The model does not accept images with {said} and 16 x 16 pixels" in refused.json()["error"]
 
 
 def test_a_compressed_body_is_refused(server: Running) -> None:
