@@ -1,4 +1,8 @@
-"""Measure how soon a caller gets the prediction: `ask` as a share of the whole step, and in plain forward passes."""
+"""Measure how soon a caller gets the prediction: `ask` as a share of the whole step, and in plain forward passes.
+
+Also measures what the split costs: `step`, and `ask` followed by `learn`, against the method's `adapt` run to its end
+without anything around it.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +15,19 @@ import torch
 from benchmarks.plan import Plan
 from benchmarks.report import Report, Row
 from benchmarks.subjects import Subject
-from benchmarks.timing import Seconds, time_once
-from ctta._adapter.answer import Answer
-from ctta.adapter import Adapter
+from benchmarks.timing import Seconds, Work, interleave, time_once
+from ctta._adapter.answer import Answer, finish
+from ctta.adapter import Adapter, Step
 
 BATCH = 64
+#: The methods on which the cost of the split is measured.
+SPLIT = ("tent", "dmse")
 
 
 def measure(plan: Plan) -> list[Report]:
     """Measure the time to prediction of every method on each requested network."""
-    return [_shares(_at_batch_64(subject), plan.rounds) for subject in plan.subjects]
+    subjects = [_at_batch_64(subject) for subject in plan.subjects]
+    return [report for subject in subjects for report in (_shares(subject, plan.rounds), _split(subject, plan.rounds))]
 
 
 def _at_batch_64(subject: Subject) -> Subject:
@@ -47,6 +54,36 @@ def _shares(subject: Subject, rounds: int) -> Report:
         for name in adapters
     ]
     return Report(f"answer: {subject.title}", "of a step", rows)
+
+
+def _split(subject: Subject, rounds: int) -> Report:
+    x = subject.images()
+    rows = []
+    for name in SPLIT:
+        alone, whole, split = (subject.adapter(name) for _ in range(3))
+        admitted = alone._admit(x)[0]
+        works: dict[str, Work] = {
+            "adapt alone": partial(_adapt_alone, alone, admitted),
+            "step": partial(whole.step, x),
+            "ask + learn": partial(_ask_then_learn, split, x),
+        }
+        times = interleave(works, rounds)
+        for way in ("step", "ask + learn"):
+            ratio = times.ratio(way, "adapt alone")
+            rows.append(Row(f"{name}: {way} / adapt alone", ratio.cpu, {"wall": ratio.wall}))
+    return Report(f"split: {subject.title}", "of adapt alone", rows)
+
+
+def _adapt_alone(adapter: Adapter, x: torch.Tensor) -> None:
+    work = adapter.adapt(x)
+    if not isinstance(work, Step):
+        finish(work)
+    for parameter in adapter.trained:  # as a loop by hand would
+        parameter.grad = None
+
+
+def _ask_then_learn(adapter: Adapter, x: torch.Tensor) -> None:
+    adapter.ask(x).learn()
 
 
 def _ask_and_learn(adapter: Adapter, x: torch.Tensor) -> tuple[Seconds, Seconds]:

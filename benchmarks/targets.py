@@ -24,6 +24,7 @@ TARGETS: dict[str, dict[str, float]] = {
     },
     "blend: ResNet-20, 32 px, batch 200": {"tent prior:16": 1.05, "dmse prior:16": 1.05},
     "answer: ResNet-20, 32 px, batch 64": {"dmse": 0.32},
+    "split: ResNet-20, 32 px, batch 64": {"dmse: step / adapt alone": 1.04, "dmse: ask + learn / adapt alone": 1.04},
     # In units of teacher + one source copy + prototypes.
     "memory: DMSE beyond training, ResNet-20, 32 px, batch 200": {
         "beyond training on the batch": 1.0,

@@ -64,6 +64,16 @@ def test_a_service_is_measured_under_every_load(tmp_path: Path) -> None:
     assert found["memory"][0]["in_the_long_run"] > found["memory"][0]["after_one_step"] > 0
 
 
+def test_the_cost_of_the_protocol_is_measured_for_every_front_end(tmp_path: Path) -> None:
+    pytest.importorskip("starlette", reason="needs the extra serve")
+    pytest.importorskip("grpc", reason="needs the extra serve-grpc")
+    options = ["--sides", "16", "--requests", "5", "--rounds", "1", "--json", str(tmp_path / "protocol.json")]
+    part("serve_protocol").main(options)
+    (times,) = json.loads((tmp_path / "protocol.json").read_text()).values()
+    assert list(times) == ["in the process", "HTTP, JSON", "HTTP, binary", "gRPC"]
+    assert times["in the process"] > 0 and all(math.isfinite(value) for value in times.values())
+
+
 def guard_task() -> Any:
     generator = torch.Generator().manual_seed(0)
     good = [
@@ -115,6 +125,7 @@ def test_every_target_belongs_to_a_row_that_is_measured() -> None:
     assert others == {
         "start",
         "answer: ResNet-20, 32 px, batch 64",
+        "split: ResNet-20, 32 px, batch 64",
         f"blend: {plan.RESNET20.title}",
         f"memory: DMSE beyond training, {plan.RESNET20.title}",
     }

@@ -44,6 +44,16 @@ def test_a_file_carries_method_settings_source_and_versions_as_json_and_no_pickl
     assert header["versions"]["ctta"] == __version__
 
 
+def test_two_files_of_one_state_are_equal_byte_for_byte(tmp_path: Path) -> None:
+    adapter = ctta.DMSE(net())
+    adapter(stream()[0])
+    contents = set()
+    for i in range(16):
+        adapter.save(tmp_path / f"{i}.ctta")
+        contents.add((tmp_path / f"{i}.ctta").read_bytes())
+    assert len(contents) == 1
+
+
 def test_given_prototypes_come_back_from_the_file(tmp_path: Path) -> None:
     ctta.DMSE(net(), prototypes=vector("prototypes_src")).save(tmp_path / "a.ctta")
     assert torch.equal(ctta.DMSE.load(tmp_path / "a.ctta", net()).p_0, vector("prototypes_src"))

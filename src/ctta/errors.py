@@ -60,7 +60,9 @@ The built-in exception that an error also is stands in brackets.
     │   ├── StateInUse              another process owns the state folder
     │   ├── NoToken                 a request has no token, or an unknown one
     │   ├── NotAllowed              the token does not permit this operation
-    │   └── WrongMode               the stream's mode does not allow the operation
+    │   ├── WrongMode               the stream's mode does not allow the operation
+    │   ├── NoGoodSnapshot          the stream has no good snapshot from before its last steps
+    │   └── NotSaved                an operation took effect, but could not be written to disk
     ├── UnlikeRuns                  runs that cannot be compared in one table
     ├── WorkerLost                  a worker process died during a run
     ├── ClusterError                no connection to a Ray cluster, or it gave up on a run
@@ -379,6 +381,14 @@ class NotAllowed(ServiceError):
 
 class WrongMode(ServiceError):
     """The stream's mode does not allow the operation."""
+
+
+class NoGoodSnapshot(ServiceError):
+    """The stream has no good snapshot with fewer steps than it has now."""
+
+
+class NotSaved(ServiceError):
+    """An operation took effect, but its result could not be written to disk."""
 
 
 class UnlikeRuns(CttaError):

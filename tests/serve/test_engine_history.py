@@ -23,7 +23,15 @@ import torch
 import ctta
 from ctta._adapter.checkpoint import Capture, serialised
 from ctta.adapter import Adapter
-from ctta.errors import BadData, MethodMismatch, NotACheckpoint, SourceMismatch, StateInUse, UnknownSnapshot
+from ctta.errors import (
+    BadData,
+    MethodMismatch,
+    NotACheckpoint,
+    NotSaved,
+    SourceMismatch,
+    StateInUse,
+    UnknownSnapshot,
+)
 from ctta.guard import parse_rules
 from ctta.serve.audit import Line, read_audit, read_stream, requests_of
 from ctta.serve.replay import replay
@@ -199,7 +207,7 @@ def test_loading_a_state_does_not_disturb_the_step_of_another_stream() -> None:
         service.put_state("b", serialised(make(classifier())))
         ask(service, images(8), "a")
         assert Held.learning.wait(WAIT)
-        service.rollback("b")
+        service.rollback("b", service.stream("b").snapshots[-1].name)
         Held.gate.set()
         service.snapshot("a")
         assert service.stream("a").learnt == 1
@@ -223,7 +231,7 @@ def test_a_full_disk_stops_neither_answers_nor_learning(tmp_path: Path, monkeypa
             patch.setattr("ctta.serve.history.write_atomically", full)
             for i in range(3):
                 assert ask(service, images(8, i)).learnt
-            with pytest.raises(OSError, match="No space"):
+            with pytest.raises(NotSaved, match=r"could not be written \(No space left on device"):
                 service.snapshot("cam")
             assert service.stream("cam").snapshots[-1].name == kept.name
         assert service.snapshot("cam").steps == 4
@@ -420,7 +428,7 @@ def test_a_replay_of_the_audit_equals_every_snapshot(tmp_path: Path) -> None:
         service.promote("cam")
         ask(service, images(64, 7))
         service.set_mode("cam", "adapt")
-        service.rollback("cam")
+        service.rollback("cam", service.stream("cam").snapshots[0].name)
         service.evict("cam")
         ask(service, images(64, 8))
         service.reset("cam")

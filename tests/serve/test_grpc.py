@@ -213,7 +213,11 @@ def test_tokens_are_asked_for_and_their_rights_kept() -> None:
                 with pytest.raises(triton.InferenceServerException) as refused:
                     call()
                 assert refused.value.status() == "StatusCode.UNAUTHENTICATED"
-        for token, learnt in (("a" * 16, False), ("t" * 16, True)):
+        with pytest.raises(triton.InferenceServerException, match="There is no stream 'default' yet") as refused:
+            client.infer("tiny", sent(images(8)), headers={"authorization": f"Bearer {'a' * 16}"})
+        assert refused.value.status() == "StatusCode.PERMISSION_DENIED"
+        assert service.streams() == []
+        for token, learnt in (("t" * 16, True), ("a" * 16, False)):
             result = client.infer("tiny", sent(images(8)), headers={"authorization": f"Bearer {token}"})
             assert parameters_of(result)["learnt"] is learnt
 

@@ -95,6 +95,12 @@ def test_bad_input_has_a_fitting_status_and_a_message(
     assert said.json()["error"]
 
 
+@pytest.mark.parametrize(("channels", "said"), [(1, "1 channel"), (2, "2 channels")])
+def test_a_shape_that_the_model_does_not_accept_is_named(server: Running, channels: int, said: str) -> None:
+    refused = server.call("POST", INFER, request(torch.zeros(1, channels, 16, 16)))
+    assert f"The model does not accept images with {said} and 16 x 16 pixels" in refused.json()["error"]
+
+
 def test_a_compressed_body_is_refused(server: Running) -> None:
     assert server.call("POST", INFER, b"x", {"Content-Encoding": "gzip"}).status == 415
 
@@ -253,12 +259,22 @@ def test_without_a_known_token_only_health_and_the_page_are_open(guarded: Runnin
 
 
 def test_who_may_only_ask_is_answered_and_not_learnt(guarded: Running) -> None:
-    asked = guarded.call("POST", INFER, request(images(4)), bearer(ASK)).json()
     taught = guarded.call("POST", INFER, request(images(4)), bearer(TEACH)).json()
+    asked = guarded.call("POST", INFER, request(images(4)), bearer(ASK)).json()
     assert [asked["parameters"]["learnt"], taught["parameters"]["learnt"]] == [False, True]
     labels = {"labels": {}}
     assert guarded.call("POST", "/ctta/streams/default/labels", labels, bearer(ASK)).status == 403
     assert guarded.call("POST", "/ctta/streams/default/labels", labels, bearer(TEACH)).status == 200
+
+
+def test_who_may_only_ask_creates_no_stream(guarded: Running) -> None:
+    new = request(images(2), parameters={"sequence_id": "new"})
+    refused = guarded.call("POST", INFER, new, bearer(ASK))
+    assert (refused.status, refused.json()["type"]) == (403, "NotAllowed")
+    assert "a new one needs a token with the right teach; got one with ask" in refused.json()["error"]
+    assert guarded.call("GET", "/ctta/streams/new", None, bearer(ASK)).status == 404
+    assert guarded.call("POST", INFER, new, bearer(TEACH)).status == 200
+    assert guarded.call("POST", INFER, new, bearer(ASK)).status == 200
 
 
 def test_only_an_administrator_changes_streams(guarded: Running) -> None:
@@ -266,6 +282,9 @@ def test_only_an_administrator_changes_streams(guarded: Running) -> None:
     for token, status in ((ASK, 403), (TEACH, 403), (ADMIN, 200)):
         assert guarded.call("POST", "/ctta/streams/default/reset", None, bearer(token)).status == status
         assert guarded.call("GET", "/ctta/streams/default/state", None, bearer(token)).status == status
+        pin = guarded.call("PUT", "/ctta/streams/default/snapshots/1", {"pin": True}, bearer(token))
+        assert pin.status == (404 if status == 200 else status)
+        assert guarded.call("DELETE", "/ctta/streams/unknown", None, bearer(token)).status == pin.status
     assert guarded.call("GET", "/ctta/streams", None, bearer(ASK)).status == 200
 
 

@@ -119,6 +119,13 @@ def test_a_stream_appears_is_watched_and_operated(browser: Any) -> None:
         assert service.stream(NAME).resets == before.resets + 1
         expect(page.locator("#events")).to_contain_text(f"rolled back to snapshot {first}")
 
+        pinned = before.snapshots[-1].name
+        page.get_by_role("button", name=f"Unpin {pinned}").click()
+        expect(page.locator("#message")).to_have_text("Unpin: done.")
+        page.get_by_role("button", name=f"Pin {first}", exact=True).click()
+        expect(page.get_by_role("button", name=f"Unpin {first}")).to_be_visible()
+        assert [one.name for one in service.stream(NAME).snapshots if one.pinned] == [first]
+
         page.get_by_role("button", name="Reset").click()
         page.get_by_role("button", name="Cancel").click()
         assert service.stream(NAME).resets == before.resets + 1
@@ -126,6 +133,23 @@ def test_a_stream_appears_is_watched_and_operated(browser: Any) -> None:
         with page.expect_download() as download:
             page.get_by_role("button", name="Download state").click()
         assert same(Path(download.value.path()).read_bytes(), service.state(NAME))
+
+        data = service.state(NAME)
+        service.reset(NAME)
+        page.locator("#upload").set_input_files({"name": "door.safetensors", "mimeType": "", "buffer": data})
+        expect(page.locator("#question")).to_have_text(f"Replace what {NAME} has learnt with door.safetensors?")
+        page.locator("#yes").click()
+        expect(page.locator("#message")).to_have_text("Upload state: done.")
+        assert same(service.state(NAME), data)
+        page.locator("#upload").set_input_files({"name": "junk", "mimeType": "", "buffer": b"junk"})
+        page.locator("#yes").click()
+        expect(page.locator("#message")).to_contain_text("The state must be a whole checkpoint file")
+
+        page.get_by_role("button", name="Remove stream").click()
+        expect(page.locator("#question")).to_contain_text("deletes its snapshots, its audit and its recorded images")
+        page.locator("#yes").click()
+        expect(page.locator("#nothing")).to_be_visible()
+        assert service.streams() == []
 
 
 def test_tokens_are_asked_for_and_refusals_shown(browser: Any) -> None:

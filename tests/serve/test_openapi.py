@@ -68,5 +68,5 @@ def test_every_route_is_described(server: Running) -> None:
     assert said == description
     for path, methods in said["paths"].items():
         for method in methods.keys() - {"parameters"}:
-            found = server.call(method.upper(), path.format(model="tiny", version="1", stream="none"))
+            found = server.call(method.upper(), path.format(model="tiny", version="1", stream="none", snapshot="1"))
             assert found.status != 405, path

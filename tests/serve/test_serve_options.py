@@ -93,6 +93,13 @@ def test_a_missing_extra_is_named(missing: str, monkeypatch: pytest.MonkeyPatch)
     assert "pip install 'ctta[serve]'" in result.stderr
 
 
+@pytest.mark.parametrize("words", [("serve",), ("replay",), ("run",), ("train", "digits"), ()])
+def test_the_help_shows_no_type_for_flags(words: tuple[str, ...]) -> None:
+    said = run(*words, "--help").stdout
+    assert "--help" in said
+    assert "<bool>" not in said and "BOOLEAN" not in said
+
+
 def test_class_names_are_as_many_as_the_classes(tmp_path: Path) -> None:
     file = tmp_path / "names.txt"
     file.write_text("cat\ndog\n\n", encoding="utf-8")

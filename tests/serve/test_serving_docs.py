@@ -78,7 +78,8 @@ def test_every_path_exists() -> None:
     table = TEXT.split("## Paths")[1].split("##")[0]
     named = {path for path in re.findall(r"`(?:[A-Z]+ )?(/[^`]*)`", table) if path not in ("/", "/openapi.json")}
     paths = openapi(ModelInfo("tiny", 10))["paths"]
-    known = {path.replace("{stream}", "{s}").replace("{model}", "{m}") for path in paths}
+    short = {"{stream}": "{s}", "{model}": "{m}", "{snapshot}": "{id}"}
+    known = {re.sub(r"\{\w+\}", lambda name: short.get(name[0], name[0]), path) for path in paths}
     assert len(named) > 12
     assert named <= known
 
@@ -100,6 +101,8 @@ def test_the_rules_are_the_default_ones() -> None:
         ("a new stream beyond", ctta.errors.TooManyStreams("")),
         ("the stream's queue is full", ctta.errors.QueueFull("")),
         ("the service is closing", ctta.errors.ServiceClosing("")),
+        ("the operation is in effect, but", ctta.errors.NotSaved("")),
+        ("the stream's mode does not", ctta.errors.NoGoodSnapshot("")),
     ],
 )
 def test_errors_have_the_statuses_of_the_table(row: str, error: Exception) -> None:

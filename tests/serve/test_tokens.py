@@ -52,6 +52,12 @@ def test_a_larger_right_includes_the_smaller_ones() -> None:
                     require(held, needed)
 
 
+@pytest.mark.parametrize(("header", "got"), [(None, "none"), ("Bearer ", "none"), ("Bearer other", "an unknown one")])
+def test_a_request_without_a_known_token_is_told_what_it_sent(header: str | None, got: str) -> None:
+    with pytest.raises(NoToken, match=rf"Got {got}\.$"):
+        Tokens({"a" * 16: Right.ASK}).right_of(header)
+
+
 @pytest.mark.parametrize(
     ("text", "match"),
     [

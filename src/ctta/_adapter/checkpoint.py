@@ -91,7 +91,7 @@ class Capture:
                 extras[name] = _take_tensors(value, name, tensors)
         text = json.dumps(self.facts | {"extra": extras.pop(_EXTRA), "extras": extras})
         try:
-            return serialise(tensors, metadata={_KEY: text, _DIGEST: _digest(text, tensors)})
+            return _in_order(serialise(tensors, metadata={_KEY: text, _DIGEST: _digest(text, tensors)}))
         except (SafetensorError, KeyError, ValueError, RuntimeError, NotImplementedError) as error:
             raise CheckpointError(
                 f"{self.title} holds a tensor that a safetensors file cannot carry ({error})."
@@ -231,6 +231,19 @@ def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         add_tensor(sha, name, tensors[name])
     return sha.hexdigest()
+
+
+def _in_order(data: bytes) -> bytes:
+    """Sort the metadata of a safetensors file: the library's order differs between calls, and equal states would too.
+
+    A file is the length of its header, the header in JSON, padded with spaces to a multiple of 8, and the tensors.
+    """
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join((len(text).to_bytes(8, "little"), text, memoryview(data)[end:]))
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -8,7 +8,6 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from ctta._system.allocator import keep_freed_memory
 from ctta._system.files import printable
@@ -22,6 +21,7 @@ from ctta.cli.demo import demo
 from ctta.cli.do import do
 from ctta.cli.doctor import doctor
 from ctta.cli.fetch import fetch
+from ctta.cli.flags import Command, Group
 from ctta.cli.ls import ls
 from ctta.cli.ray_option import RayCommand
 from ctta.cli.replay import replay
@@ -35,7 +35,7 @@ from ctta.version import __version__
 __all__ = ["app", "main"]
 
 
-class _Group(TyperGroup):
+class _Group(Group):
     """Suggests the nearest command, and prints the errors of commands as one line on stderr."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -67,18 +67,18 @@ class _Group(TyperGroup):
 
 
 app = typer.Typer(cls=_Group, no_args_is_help=True, help="Continual test-time adaptation for PyTorch.")
-app.command("demo")(demo)
-app.command("ls")(ls)
+app.command("demo", cls=Command)(demo)
+app.command("ls", cls=Command)(ls)
 app.command("run", cls=RayCommand)(run)
 app.command("reproduce", cls=RayCommand)(reproduce)
-app.command("compare")(compare)
-app.command("report")(report)
-app.command("do")(do)
-app.command("doctor")(doctor)
-app.command("corrupt")(corrupt)
-app.command("fetch")(fetch)
-app.command("serve")(serve)
-app.command("replay")(replay)
+app.command("compare", cls=Command)(compare)
+app.command("report", cls=Command)(report)
+app.command("do", cls=Command)(do)
+app.command("doctor", cls=Command)(doctor)
+app.command("corrupt", cls=Command)(corrupt)
+app.command("fetch", cls=Command)(fetch)
+app.command("serve", cls=Command)(serve)
+app.command("replay", cls=Command)(replay)
 app.add_typer(train.app, name="train")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from typer.core import TyperCommand
+from ctta.cli.flags import Command
 
 HELP = (
     "Send the runs to a Ray cluster: the one at ADDRESS, else the one named by RAY_ADDRESS or running on this machine, "
@@ -17,7 +17,7 @@ HELP = (
 ADDRESS = re.compile(r"|auto|local|\S+:\d+")
 
 
-class RayCommand(TyperCommand):
+class RayCommand(Command):
     """A command with the option --ray [ADDRESS]."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -39,17 +39,17 @@ def replay(
     import torch  # noqa: PLC0415 - help and usage errors must not import torch
 
     from ctta.serve import replay as again  # noqa: PLC0415
-    from ctta.serve.index import read_index  # noqa: PLC0415
+    from ctta.serve.index import stream_of  # noqa: PLC0415
 
-    index = read_index(stream)
-    if index is None:
+    name = stream_of(stream)
+    if name is None:
         raise MissingData(f"{stream.absolute()} has no list of snapshots. Name a folder in STATE/streams.")
     torch.set_num_threads(threads)
     source = served.load_source(method, model, weights, setting or [], device, recipe)
     found = again.replay(
         stream.parent.parent,
         record,
-        index.stream,
+        name,
         source.classifier,
         source.make,
         guard=served.parse_guard(guard),
@@ -61,7 +61,7 @@ def replay(
     else:
         differ = f"{len(found.different)} differ" + (f": {', '.join(found.different)}" if found.different else "")
         typer.echo(
-            f"stream {index.stream}: {found.lines} lines, {found.learnt} batches learnt, {len(found.compared)} "
+            f"stream {name}: {found.lines} lines, {found.learnt} batches learnt, {len(found.compared)} "
             f"snapshots compared, {differ}"
         )
     if found.different:

@@ -50,7 +50,7 @@ def serve(
         ),
     ] = served.StreamMode.adapt,
     batch: Annotated[int, typer.Option(min=1, help="Maximum images in one batch of a stream.")] = 64,
-    wait: Annotated[str, typer.Option(help="How long a request waits for others to share its batch.")] = "20ms",
+    wait: Annotated[str, typer.Option(help="How long a request waits at most for others to share its batch.")] = "20ms",
     queue: Annotated[int, typer.Option(min=1, help="Maximum images that may wait in one stream.")] = 512,
     streams: Annotated[int, typer.Option(min=1, help="Maximum number of streams.")] = 32,
     images: Annotated[int, typer.Option(min=1, help="Maximum images in one request.")] = 256,
@@ -61,14 +61,15 @@ def serve(
     keep: Annotated[int, typer.Option(min=1, help="Snapshots kept per stream, besides pinned ones.")] = 10,
     audit: Annotated[
         float,
-        typer.Option(min=1, metavar="MEGABYTES", help="Size above which a stream's oldest audit lines go."),
+        typer.Option(min=1, metavar="MEGABYTES", help="Size above which a stream's oldest audit lines are deleted."),
     ] = 256,
     idle: Annotated[
         str, typer.Option(help="Move a stream to disk after this long without a request; off disables this.")
     ] = "10m",
     guard: served.Guard = None,
     learn_share: Annotated[
-        float, typer.Option(help="Share of the batches to learn from however busy the service is; above 0, at most 1.")
+        float,
+        typer.Option(help="Learn from at least this share of the batches, however busy it is; above 0, at most 1."),
     ] = 0.25,
     record: Annotated[
         Path | None, typer.Option(help="Keep the images of every learnt batch in this folder, for ctta replay.")

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ctta.cli import options
+from ctta.cli.flags import Command, Group
 from ctta.cli.train_cifar import Lines, train_cifar10
 
 
@@ -62,7 +63,7 @@ def train_pacs(
     typer.echo(json.dumps(result) if as_json else f"{out}: error {clean:.2f} % on the photographs that were held out")
 
 
-app = typer.Typer(no_args_is_help=True, help="Train a source model.")
-app.command("digits")(train_digits)
-app.command("cifar10")(train_cifar10)
-app.command("pacs")(train_pacs)
+app = typer.Typer(cls=Group, no_args_is_help=True, help="Train a source model.")
+app.command("digits", cls=Command)(train_digits)
+app.command("cifar10", cls=Command)(train_cifar10)
+app.command("pacs", cls=Command)(train_pacs)

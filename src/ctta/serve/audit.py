@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ctta._system.files import write_atomically
 from ctta.errors import BadData, MissingData
 from ctta.serve.types import Mode
 
@@ -105,6 +106,16 @@ class Audit:
             np.save(buffer, images.numpy(), allow_pickle=False)
             self._record.mkdir(parents=True, exist_ok=True)
             _batch_file(self._record, n).write_bytes(buffer.getvalue())
+
+    def keep_upload(self, n: int, data: bytes) -> None:
+        """Keep an uploaded state if images are recorded. Call it before the upload's line is written.
+
+        Args:
+            n: The number of the upload's line.
+            data: The checkpoint file.
+        """
+        if self._record is not None:
+            write_atomically(upload_file(self._record, n), data)
 
     def write(self, line: Line) -> None:
         """Append a line in one write, so that a crash loses either the whole line or nothing.
@@ -254,6 +265,16 @@ def _older(folder: Path) -> list[Path]:
 
 def _last_line(part: Path) -> int:
     return int(part.stem.rpartition("-")[2])
+
+
+def upload_file(record: Path, n: int) -> Path:
+    """Return the file in which an uploaded state is recorded.
+
+    Args:
+        record: The folder of the stream's recorded images.
+        n: The number of the upload's line.
+    """
+    return record / f"{n:08d}.safetensors"
 
 
 def _batch_file(record: Path, n: int) -> Path:

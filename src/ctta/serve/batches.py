@@ -67,7 +67,7 @@ class Batches:
             learner = self._keeper.awake()
             new, others = self._replies.divide(batch)
             if others:
-                self._replies.send(others, learner.predict(images_of(others)), offered=False)
+                self._replies.send(others, learner.predict(images_of(others)), steps=learner.steps, offered=False)
                 self._journal.write("answer", others)
             if new:
                 self._teach(learner, new)
@@ -88,7 +88,8 @@ class Batches:
                 self._note(learner, note.batch, shed=note.shed, see=note.see)
             if batch:
                 x = images_of(batch)
-                self._learn(learner, batch, x, partial(learner.learn, x), open_to_stand_in=open_to_stand_in)
+                learnt, learn = learner.will_learn(len(x)), partial(learner.learn, x)
+                self._learn(learner, batch, x, learn, learnt=learnt, open_to_stand_in=open_to_stand_in)
             if open_to_stand_in:
                 return
 
@@ -101,32 +102,32 @@ class Batches:
             self._double.drop()
         else:
             self._double.follow(learner)
-            for batch in self._lessons.unseen():
-                self._double.see(images_of(batch))
+            for batch, learnt in self._lessons.unseen():
+                self._double.see(images_of(batch), learnt=learnt)
 
     def _teach(self, learner: Learner, batch: list[Request]) -> None:
         x = images_of(batch)
         if not learner.can_learn(len(x)):
-            self._replies.send(batch, learner.predict(x), offered=False)
+            self._replies.send(batch, learner.predict(x), steps=learner.steps, offered=False)
             self._note(learner, batch, shed=False, see=True)
             return
         if self._double is not None and not self._double.ready:
             self._double.follow(learner)
         self._lessons.none_is_owed()
+        learnt, steps = learner.will_learn(len(x)), learner.steps
         if learner.champion is not None:
-            self._replies.send(batch, learner.predict(x), offered=True, learnt=True)
+            self._replies.send(batch, learner.predict(x), steps=steps, offered=True, learnt=learnt)
             self._show_double(x)
-            self._learn(learner, batch, x, partial(learner.learn, x))
+            self._learn(learner, batch, x, partial(learner.learn, x), learnt=learnt)
         else:
-            learnt = learner.adapter.watch.learns()
             answer = learner.ask(x)
-            self._replies.send(batch, answer.logits, offered=True, learnt=learnt)
+            self._replies.send(batch, answer.logits, steps=steps, offered=True, learnt=learnt)
             self._show_double(x)
-            self._learn(learner, batch, x, answer.learn)
+            self._learn(learner, batch, x, answer.learn, learnt=learnt)
 
     def _show_double(self, x: Tensor) -> None:
         if self._double is not None:
-            self._double.see(x)
+            self._double.see(x, learnt=True)
 
     def _learn(
         self,
@@ -135,6 +136,7 @@ class Batches:
         x: Tensor,
         learn: Callable[[], Step],
         *,
+        learnt: bool,
         open_to_stand_in: bool = True,
     ) -> None:
         """Learn from a batch that is answered; if that fails, the adapter is unchanged and the stream continues."""
@@ -148,7 +150,7 @@ class Batches:
             else:
                 n = self._journal.next()
                 self._journal.keep(n, x)
-                signals = self._meter.add_learnt(learner, step)
+                signals = self._meter.add_step(learner, step, learnt=learnt)
                 self._journal.write("learn", batch, n=n, alarm=learner.adapter.verdict.alarm, signals=signals)
                 self._keeper.changed(n, learnt=True)
         self.follow()

@@ -26,9 +26,8 @@ class Double:
         # The unadapted network, while the guard lets it predict.
         self._fallback: Reference | None = None
         self._smallest_batch = 1
-        #: Whether the guard allowed learning.
-        self.learns = False
-        #: Steps that the learner had learnt.
+        self._guard_learns = False
+        #: Steps learnt by the adapter that is copied.
         self.steps = 0
 
     @property
@@ -52,8 +51,8 @@ class Double:
         falls_back = learner.champion is None and guarded.watch.falls_back()
         self._fallback = guarded.reference if falls_back else None
         self._smallest_batch = 1 if guarded.inner._window is not None else guarded.smallest_batch
-        self.learns = guarded.watch.learns()
-        self.steps = guarded.steps
+        self._guard_learns = guarded.watch.learns()
+        self.steps = learner.steps
 
     def drop(self) -> None:
         """Forget the learner and release the copy."""
@@ -66,6 +65,15 @@ class Double:
             images: The number of images in the batch.
         """
         return images >= self._smallest_batch
+
+    def will_learn(self, images: int) -> bool:
+        """Return whether a batch that is left to the learner will be learnt from: the guard and the window decide.
+
+        Args:
+            images: The number of images in the batch.
+        """
+        window = None if self._copy is None else self._copy._window
+        return self._guard_learns and (window is None or window.fresh + images >= window.size)
 
     def predict(self, x: Tensor) -> Tensor:
         """Predict for a batch without changing any state.
@@ -80,17 +88,21 @@ class Double:
         window = self._copy._window
         return self._fallback.predict(admitted if window is None else window.seen_with(admitted), len(x))
 
-    def see(self, x: Tensor) -> None:
+    def see(self, x: Tensor, *, learnt: bool) -> None:
         """Add a batch to the window, if there is one.
 
         Args:
             x: Images (N, C, H, W) in [0, 1].
+            learnt: Whether the learner is going to learn from them; otherwise they do not count towards a full window.
         """
         if self._copy is None or self._copy._window is None:
             return
+        window = self._copy._window
         admitted, broken = self._copy._admit(x)
-        if broken is None:
-            self._copy._window.push(admitted)
+        if broken is None and learnt:
+            window.push(admitted)
+        elif broken is None:
+            window.images = window.seen_with(admitted).clone()
 
 
 def _copy(adapter: Adapter) -> Adapter:

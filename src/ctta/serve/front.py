@@ -7,7 +7,7 @@ import time
 from concurrent.futures import Future
 
 from ctta.classifier import Classifier
-from ctta.errors import QueueFull, UnknownServed
+from ctta.errors import NotAllowed, QueueFull, UnknownServed
 from ctta.serve.metrics import Metrics
 from ctta.serve.protocol import VERSION, Inference, ModelInfo
 from ctta.serve.service import Service
@@ -58,7 +58,7 @@ class Front:
             raise UnknownServed(f"{model}/versions/{version}", [f"{model}/versions/{VERSION}"])
 
     def submit(self, request: Inference, right: Right) -> Future[Reply]:
-        """Queue a request; if its token may only ask, the request is answered but not learnt from.
+        """Queue a request; if its token may only ask, it is answered but not learnt from, and creates no stream.
 
         The first request with images of a new shape waits for the network to try it; see `Shapes.known`.
 
@@ -68,13 +68,29 @@ class Front:
 
         Raises:
             InputError, ServiceError: If the request is refused.
+            NotAllowed: If the token may only ask, and there is no such stream.
         """
         self.shapes.check(tuple(request.images.shape[1:]))
+        if right < Right.TEACH and request.stream not in self.service:
+            raise NotAllowed(
+                f"There is no stream {request.stream!r} yet, and a new one needs a token with the right teach; got one "
+                f"with {right.name.lower()}. Name an existing stream as sequence_id, or send a first request with such "
+                "a token."
+            )
         learn = request.learn and right >= Right.TEACH
         start = time.monotonic()
         future = self.service.submit(Ask(request.stream, request.images, request.id, learn))
         future.add_done_callback(lambda done: self._count(request.stream, done, start))
         return future
+
+    def remove(self, stream: str) -> None:
+        """Remove a stream and release its label in the metrics.
+
+        Args:
+            stream: The name of an existing stream.
+        """
+        self.service.remove(stream)
+        self.metrics.forget(stream)
 
     def _count(self, stream: str, done: Future[Reply], start: float) -> None:
         if not done.cancelled() and done.exception() is None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ctta._system.files import write_atomically
-from ctta.errors import NotACheckpoint, UnknownSnapshot
+from ctta.errors import NoGoodSnapshot, NotACheckpoint, UnknownSnapshot
 from ctta.serve.index import Entry, Index, Kind, read_index
 from ctta.serve.learner import Learner, Taken
 from ctta.serve.types import SnapshotInfo
@@ -47,6 +47,9 @@ class History:
         for entry in () if found is None else found.entries:
             if snapshot_file(folder, entry.info.name).is_file():
                 self._entries[entry.info.name] = entry
+        if found is None:
+            # From now on the folder tells what it belongs to, even if the process dies before the first snapshot.
+            self._last = writer.do(self._declare)
 
     def infos(self) -> tuple[SnapshotInfo, ...]:
         """Return every snapshot, oldest first."""
@@ -88,22 +91,37 @@ class History:
         with suppress(Exception):
             self.wait()
 
-    def find(self, name: str | None) -> Entry:
+    def find(self, name: str) -> Entry:
         """Return the snapshot of this name.
 
         Args:
-            name: The snapshot's name; None means the newest good one.
+            name: The snapshot's name.
 
         Raises:
             UnknownSnapshot: If there is none.
         """
         with self._lock:
-            if name is not None and name in self._entries:
-                return self._entries[name]
-            good = [entry for entry in self._entries.values() if entry.info.good]
-            if name is None and good:
-                return good[-1]
-            raise UnknownSnapshot(name or "last good", self._entries)
+            if name not in self._entries:
+                raise UnknownSnapshot(name, self._entries)
+            return self._entries[name]
+
+    def find_good(self, steps: int) -> Entry:
+        """Return the newest good snapshot from before the last steps.
+
+        Args:
+            steps: Steps that the stream has learnt; the snapshot has fewer.
+
+        Raises:
+            NoGoodSnapshot: If there is none.
+        """
+        with self._lock:
+            for entry in reversed(self._entries.values()):
+                if entry.info.good and entry.info.steps < steps:
+                    return entry
+        raise NoGoodSnapshot(
+            f"A rollback without a name needs a good snapshot with fewer steps than stream {self._stream!r} has now "
+            f"({steps}); there is none. Name a snapshot, or reset the stream."
+        )
 
     def newest(self) -> Entry | None:
         """Return the newest snapshot that is on disk."""
@@ -155,11 +173,24 @@ class History:
             name: The snapshot's name.
             pinned: True keeps the snapshot regardless of `Limits.keep`; False unpins it.
         """
-        entry = self.find(name)
         with self._lock:
-            self._entries[name] = replace(entry, info=replace(entry.info, pinned=pinned))
-            self._write_index()
+            if name not in self._entries:
+                raise UnknownSnapshot(name, self._entries)
+            before = self._entries[name]
+            self._entries[name] = replace(before, info=replace(before.info, pinned=pinned))
+            try:
+                self._write_index()
+            except BaseException:
+                self._entries[name] = before
+                raise
             return self._entries[name].info
+
+    def _declare(self) -> None:
+        with self._lock:
+            try:
+                self._write_index()
+            except OSError as error:  # the first snapshot writes it again
+                logger.error("the index of stream %s could not be written: %s", self._stream, error)
 
     def _write(self, entry: Entry, taken: Taken) -> None:
         name = entry.info.name

@@ -281,7 +281,7 @@ class Inbox:
         if self._stopped_by is not None:
             raise self._stopped()
         if self._closing:
-            raise ServiceClosing("The service is closing and accepts no more requests.")
+            raise ServiceClosing(f"Stream {self._stream!r} is closing and accepts no more requests.")
 
     def _stopped(self) -> LearnerStopped:
         return LearnerStopped(f"The thread of stream {self._stream!r} ended with an error: {self._stopped_by!r}.")

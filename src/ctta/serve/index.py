@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from ctta._system.files import write_atomically
+from ctta.errors import MethodMismatch, SourceMismatch
 from ctta.serve.types import MODES, Mode, SnapshotInfo
 
 logger = logging.getLogger("ctta")
@@ -89,6 +90,42 @@ def read_index(folder: Path) -> Index | None:
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         logger.warning("%s is damaged and not used: %s", path, error)
         return None
+
+
+def refuse_other_kind(index: Index, kind: Kind, advice: str) -> None:
+    """Refuse the snapshots of a stream that another method adapted, or from other weights.
+
+    Args:
+        index: The index of the stream's folder.
+        kind: The method and source at hand.
+        advice: What the user can do about it.
+
+    Raises:
+        MethodMismatch: If the stream was adapted by another method.
+        SourceMismatch: If it was adapted from other weights.
+    """
+    if index.kind.method != kind.method:
+        raise MethodMismatch(
+            f"Stream {index.stream!r} was adapted by {index.kind.method}, not by {kind.method}. {advice}"
+        )
+    if index.kind.source != kind.source:
+        raise SourceMismatch(
+            f"Stream {index.stream!r} was adapted from weights {index.kind.source[:12]}..., not from "
+            f"{kind.source[:12]}... {advice}"
+        )
+
+
+def stream_of(folder: Path) -> str | None:
+    """Return the name of the stream that a folder belongs to; None if the folder does not tell.
+
+    Args:
+        folder: The stream's folder.
+    """
+    index = read_index(folder)
+    if index is not None:
+        return index.stream
+    name = unquote(folder.name)  # older versions wrote the index with the first snapshot
+    return name if folder_name(name) == folder.name else None
 
 
 def folder_name(stream: str) -> str:

@@ -21,7 +21,7 @@ _TOLD = ("mode", "steps", "guard", "queue", "alpha", "error", "answered", "learn
 
 
 class Journal:
-    """Records what happens to one stream. A full disk does not stop it: a failed write is logged.
+    """Records what happens to one stream. A full disk does not stop it: a failed write is logged and counted.
 
     Args:
         stream: The stream's name.
@@ -35,6 +35,9 @@ class Journal:
         self._audit = audit
         self._events = events
         self._status = status
+        #: Lines that could not be written; batches and uploads that could not be recorded.
+        self.unwritten = 0
+        self.unrecorded = 0
 
     def next(self) -> int:
         """Return the number of the next line."""
@@ -50,7 +53,21 @@ class Journal:
         try:
             self._audit.keep(n, images)
         except OSError as error:
+            self.unrecorded += 1
             logger.error("the images of line %d of stream %s could not be kept: %s", n, self._stream, error)
+
+    def keep_upload(self, n: int, data: bytes) -> None:
+        """Keep an uploaded state, if images are recorded, before its line is written.
+
+        Args:
+            n: The number of the upload's line.
+            data: The checkpoint file.
+        """
+        try:
+            self._audit.keep_upload(n, data)
+        except OSError as error:
+            self.unrecorded += 1
+            logger.error("the upload of line %d of stream %s could not be kept: %s", n, self._stream, error)
 
     def write(
         self,
@@ -94,6 +111,7 @@ class Journal:
         try:
             self._audit.write(line)
         except OSError as error:
+            self.unwritten += 1
             logger.error("line %d of the audit of stream %s could not be written: %s", line.n, self._stream, error)
         images = sum(count for _, count in line.requests)
         named = {} if snapshot is None else {"snapshot": snapshot}

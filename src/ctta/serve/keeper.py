@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from ctta.errors import NotACheckpoint, NotSaved
 from ctta.serve.audit import Deed
 from ctta.serve.history import History
 from ctta.serve.journal import Journal
@@ -14,11 +15,21 @@ from ctta.serve.types import Mode, SnapshotInfo
 
 logger = logging.getLogger("ctta")
 
+#: What took effect, in the error that it could not be saved.
+_RESULTS: dict[Deed, str] = {
+    "mode": "The new mode",
+    "reset": "The reset",
+    "promote": "The promotion",
+    "put": "The uploaded state",
+    "rollback": "The rollback",
+}
+
 
 class Keeper:
     """Builds, saves, restores and evicts the learner of one stream. Only the stream's thread uses it.
 
     Args:
+        stream: The stream's name.
         make: Builds a new learner.
         history: The stream's snapshots.
         journal: The journal in which every event is recorded.
@@ -29,6 +40,7 @@ class Keeper:
 
     def __init__(
         self,
+        stream: str,
         make: Callable[[], Learner],
         *,
         history: History,
@@ -37,6 +49,7 @@ class Keeper:
         mode: Mode,
         save_every: int,
     ) -> None:
+        self._stream = stream
         self._make = make
         self._history = history
         self._journal = journal
@@ -61,6 +74,7 @@ class Keeper:
             if found is None:
                 self._journal.write("start", rules=rules)
             else:
+                self._meter.recall(found.info.health)
                 self._journal.write("resume", snapshot=found.info.name, rules=rules)
         return self.learner
 
@@ -76,62 +90,91 @@ class Keeper:
         if self._since_saved >= self._save_every and not self._history.busy:
             self.save()
 
-    def operate(self, deed: Deed, do: Callable[[Learner], None]) -> None:
+    def operate(self, deed: Deed, do: Callable[[Learner], None], upload: bytes | None = None) -> None:
         """Apply an operation to the learner and save the result before returning, so that a crash does not undo it.
 
         Args:
             deed: The operation's name in the audit.
             do: The operation.
+            upload: The state that the operation loads, if it was uploaded.
+
+        Raises:
+            NotSaved: If the operation took effect, but could not be saved.
         """
         learner = self.awake()
+        champion = learner.champion
         do(learner)
         if deed == "reset":
             self._meter.add_reset()
+        if deed != "mode" or (champion is not None and learner.champion is None):
+            self._meter.recall({})  # the last signals were those of another state
         self._meter.follow(learner)
-        info = self.save(deed=deed)
-        self._history.settle()
-        logger.info("%s, snapshot %s", deed, info.name)
+        info = self.save(deed=deed, upload=upload)
+        logger.info("stream %s: %s (%s), snapshot %s", self._stream, deed, learner.mode, info.name)
+        self._require_saved(deed)
 
     def rollback(self, name: str | None) -> SnapshotInfo:
-        """Return to a snapshot.
+        """Return to a snapshot. The mode stays.
 
         Args:
-            name: The snapshot's name; None means the newest good one.
+            name: The snapshot's name; None means the newest good one with fewer steps than now.
+
+        Raises:
+            UnknownSnapshot: If there is no snapshot of this name.
+            NoGoodSnapshot: If no name is given, and there is none to return to.
+            NotACheckpoint: If the snapshot's file is damaged. Nothing changes.
+            NotSaved: If the rollback took effect, but could not be saved.
         """
         learner = self.awake()
         self._history.settle()
-        entry = self._history.find(name)
-        self._history.load(entry, learner)
+        steps = learner.adapter.steps
+        entry = self._history.find_good(steps) if name is None else self._history.find(name)
+        mode = learner.mode
+        try:
+            self._history.load(entry, learner)
+        except NotACheckpoint as error:
+            logger.error("snapshot %s of stream %s is damaged: %s", entry.info.name, self._stream, error)
+            raise NotACheckpoint(f"Snapshot {entry.info.name} is damaged. Roll back to another one.") from error
+        learner.set_mode(mode)
         self._meter.add_reset()
+        # Outside shadow mode the champion stays, and the signals are those of its challenger.
+        self._meter.recall({} if entry.champion and mode != "shadow" else entry.info.health)
         self._meter.follow(learner)
         n = self._journal.next()
         self._journal.write("rollback", n=n, snapshot=entry.info.name)
         self._changed = n
         self.save()
-        self._history.settle()
+        logger.info("stream %s: rollback from %d steps to snapshot %s", self._stream, steps, entry.info.name)
+        self._require_saved("rollback")
         return entry.info
 
     def snapshot(self, pin: bool) -> SnapshotInfo:
-        """Take a snapshot and wait until it is written; raise the error if that fails.
+        """Take a snapshot and wait until it is written.
 
         Args:
             pin: Whether to keep it regardless of how many there are.
+
+        Raises:
+            NotSaved: If it cannot be written.
         """
         info = self.save(pin=pin)
-        self._history.wait()
+        self._require_saved("snapshot")
         return info
 
-    def save(self, *, pin: bool = False, deed: Deed = "snapshot") -> SnapshotInfo:
+    def save(self, *, pin: bool = False, deed: Deed = "snapshot", upload: bytes | None = None) -> SnapshotInfo:
         """Take a snapshot, which another thread writes.
 
         Args:
             pin: Whether to keep it regardless of how many there are.
             deed: The operation whose result the snapshot saves, if there is one.
+            upload: The state that the operation loaded, if it was uploaded.
         """
         learner = self.awake()
         n = self._journal.next()
         name = f"{n:08d}"
         taken = learner.take()
+        if upload is not None:
+            self._journal.keep_upload(n, upload)
         self._journal.write(deed, n=n, snapshot=name)
         if deed != "snapshot":
             self._changed = n
@@ -158,6 +201,22 @@ class Keeper:
         if self.learner is not None and not self._saved():
             self.save()
             self._history.settle()
+
+    def _require_saved(self, deed: Deed) -> None:
+        """Wait for the last snapshot; if it could not be written, say what that means."""
+        try:
+            self._history.wait()
+        except Exception as error:
+            reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__  # without the path
+            if deed == "snapshot":
+                raise NotSaved(
+                    f"The snapshot of stream {self._stream!r} could not be written ({reason}). Free space on the disk "
+                    "of the state folder and take it again."
+                ) from error
+            raise NotSaved(
+                f"{_RESULTS[deed]} of stream {self._stream!r} is in effect, but could not be saved ({reason}): if the "
+                "process is killed, it is lost. Free space on the disk of the state folder and take a snapshot."
+            ) from error
 
     def _saved(self) -> bool:
         newest = self._history.newest()

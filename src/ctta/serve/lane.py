@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import queue
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 
 from ctta._adapter.checkpoint import Capture, capture
 from ctta.serve.audit import Audit
@@ -61,12 +59,14 @@ class Lane:
         self._limits = limits
         self._history = history
         self._requests = requests
+        self._discarded = False
         newest = history.newest()
         self._meter = Meter(mode) if newest is None else Meter(newest.mode, newest.info.steps)
         self._events = Events()
         self._inbox = Inbox(name, limits, clock, self._meter.answer_time)
         self._journal = Journal(name, audit, self._events, self.status)
         self._keeper = Keeper(
+            name,
             make,
             history=history,
             journal=self._journal,
@@ -120,15 +120,12 @@ class Lane:
         self._inbox.call(lambda: self._keeper.operate("reset", Learner.reset))
 
     def put(self, data: bytes) -> None:
-        """Replace the adapter's state with a checkpoint.
+        """Replace the adapter's state with a checkpoint; in shadow mode, the challenger's.
 
         Args:
             data: The content of a checkpoint file of the same method and source.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "state.safetensors"
-            path.write_bytes(data)
-            self._inbox.call(lambda: self._keeper.operate("put", lambda learner: learner.put(path)))
+        self._inbox.call(lambda: self._keeper.operate("put", lambda learner: learner.put(data), data))
 
     def state(self) -> bytes:
         """Return the adapter as a checkpoint file, without its guard; in shadow mode the champion."""
@@ -154,13 +151,15 @@ class Lane:
             name: The snapshot's name.
             pinned: Whether to keep it regardless of `Limits.keep`.
         """
-        return self._history.pin(name, pinned)
+        info = self._history.pin(name, pinned)
+        logger.info("stream %s: snapshot %s %s", self.name, name, "pinned" if pinned else "unpinned")
+        return info
 
     def rollback(self, name: str | None) -> SnapshotInfo:
         """Return to a snapshot.
 
         Args:
-            name: The snapshot's name; None means the newest good one.
+            name: The snapshot's name; None means the newest good one with fewer steps than now.
         """
         return self._inbox.call(lambda: self._keeper.rollback(name))
 
@@ -195,6 +194,14 @@ class Lane:
     def close(self) -> None:
         """Accept nothing more. The threads answer what is waiting, save and end; `join` waits for them."""
         self._inbox.close()
+
+    def discard(self) -> None:
+        """Accept nothing more, answer what is waiting, and end without saving, so that the files may be removed."""
+        self._discarded = True
+        self.close()
+        self.join()
+        self._history.settle()
+        self._journal.tell({"do": "remove"})
 
     def join(self) -> None:
         """Wait for the threads to end."""
@@ -237,6 +244,8 @@ class Lane:
             latency_ms=None if reading.latency is None else 1000 * reading.latency,
             failures=reading.failures,
             unsaved=self._history.failures,
+            unaudited=self._journal.unwritten,
+            unrecorded=self._journal.unrecorded,
         )
 
     def _run(self) -> None:
@@ -258,8 +267,9 @@ class Lane:
                     self._keeper.evict()
                     self._batches.follow()
                 del work  # it holds images, or the copy of a whole state, and more work may be long in coming
-            self._batches.catch_up()
-            self._keeper.save_changes()
+            if not self._discarded:
+                self._batches.catch_up()
+                self._keeper.save_changes()
         except BaseException as error:
             logger.exception("stream %s stopped", self.name)
             self._inbox.stop(error)

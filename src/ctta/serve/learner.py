@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,11 @@ from torch import Tensor
 from ctta._adapter.answer import Answer
 from ctta._adapter.checkpoint import Capture, capture, read
 from ctta.adapter import Adapter, Step
-from ctta.errors import MethodMismatch, SourceMismatch, WrongMode
+from ctta.errors import MethodMismatch, NotACheckpoint, SourceMismatch, WrongMode
 from ctta.guarded import Guarded
 from ctta.serve.sharing import refuse_other_source
 from ctta.serve.types import Mode
+from ctta.version import __version__
 
 _INNER = "inner."
 
@@ -68,6 +70,21 @@ class Learner:
         """
         enough = images >= self.adapter.smallest_batch or self.adapter.inner._window is not None
         return self.mode != "frozen" and enough
+
+    def will_learn(self, images: int) -> bool:
+        """Return whether the next batch, if it can be learnt from, will be: the guard and the window decide.
+
+        Args:
+            images: The number of images in the batch.
+        """
+        window = self.adapter.inner._window
+        complete = window is None or window.fresh + images >= window.size
+        return self.adapter.watch.learns() and complete
+
+    @property
+    def steps(self) -> int:
+        """Steps learnt by the adapter that predicts."""
+        return (self.champion or self.adapter).steps
 
     def ask(self, x: Tensor) -> Answer:
         """Predict and lock the adapter until the answer is learnt or forgotten; not for shadow mode.
@@ -126,17 +143,18 @@ class Learner:
         if self.champion is not None:
             self.champion.reset()
 
-    def put(self, path: Path) -> None:
+    def put(self, data: bytes) -> None:
         """Load a checkpoint file of the same method, guarded or not; in shadow mode it becomes the challenger.
 
         Args:
-            path: The checkpoint file.
+            data: The content of the checkpoint file.
 
         Raises:
+            NotACheckpoint: If it is damaged, or ctta did not write it.
             MethodMismatch: If it belongs to another method.
             SourceMismatch: If it started from other weights.
         """
-        header, state = read(path)
+        header, state = _parse(data)
         guarded = header["method"] == "guarded"
         if guarded:
             state = _inner(state)
@@ -189,6 +207,21 @@ class Learner:
                 f"The state was adapted from weights {header['source'][:12]}..., not from {inner.source_digest[:12]}..."
             )
         refuse_other_source(state, inner, prefix)
+
+
+def _parse(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the header and the state in a checkpoint file's content."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "state.safetensors"
+        path.write_bytes(data)
+        try:
+            return read(path)
+        except NotACheckpoint as error:
+            # The message of the error has the path, which means nothing to a client and must not be sent.
+            raise NotACheckpoint(
+                "The state must be a whole checkpoint file, as Adapter.save or a download writes it; got "
+                f"{len(data)} bytes that ctta {__version__} cannot read. Save or download it again."
+            ) from error
 
 
 def _inner(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -78,10 +78,10 @@ class Lessons:
         """Note that the stream's thread learns from a batch that it answered itself."""
         self._since_accepted = 0
 
-    def unseen(self) -> Iterator[list[Request]]:
-        """Yield every batch whose images are not in the adapter's window yet."""
-        yield from self._batches
-        yield from (note.batch for note in self._notes if note.see)
+    def unseen(self) -> Iterator[tuple[list[Request], bool]]:
+        """Yield every batch whose images are not in the adapter's window yet, and whether it is to be learnt from."""
+        yield from ((batch, True) for batch in self._batches)
+        yield from ((note.batch, False) for note in self._notes if note.see)
 
     def take(self) -> tuple[list[Note], list[Request]]:
         """Return all notes, and the oldest batches as one, with images of one size and at most as many as a batch has.

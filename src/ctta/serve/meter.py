@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ctta.adapter import Step
@@ -27,7 +28,7 @@ class Reading:
         skipped: Steps that were not finite.
         guard: The guard's phase; "off" without rules.
         answered: Images answered.
-        learnt: Batches given to the adapter to learn from.
+        learnt: Batches learnt from.
         shed: Batches not learnt from because requests were waiting.
         resets: Resets by the method, by the guard and manual ones.
         failures: Batches that failed to be answered or learnt from.
@@ -116,17 +117,27 @@ class Meter:
             self._answered += images
             self._latencies.append(seconds)
 
-    def add_learnt(self, learner: Learner, step: Step) -> dict[str, float]:
-        """Count a learnt batch and return its signals by name.
+    def recall(self, seen: Mapping[str, float]) -> None:
+        """Replace the last signals by those of another state.
 
         Args:
-            learner: The learner that learnt from it.
+            seen: The signals by name; empty if they are not known.
+        """
+        with self._lock:
+            self._seen = dict(seen)
+
+    def add_step(self, learner: Learner, step: Step, *, learnt: bool) -> dict[str, float]:
+        """Count a batch that was given to the adapter, and return its signals by name.
+
+        Args:
+            learner: The learner that has the adapter.
             step: What learning returned.
+            learnt: Whether the adapter learnt from it: neither the guard nor an incomplete window held it back.
         """
         adapter = learner.adapter
         signals = {} if adapter.signals is None else adapter.signals.values()
         with self._lock:
-            self._learnt += 1
+            self._learnt += int(learnt)
             self._resets += int(adapter.verdict.restore is not None) + int(step.log.get("teacher_reset", 0))
             self._seen |= signals
             if ALPHA in step.log:

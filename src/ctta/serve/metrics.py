@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import get_args
 
 from ctta.errors import MissingExtra
@@ -34,12 +35,14 @@ def _last_time(status: StreamStatus) -> float | None:
 # Name, help text, and the value from a stream's status; None leaves the stream out.
 _COUNTERS: tuple[tuple[str, str, Callable[[StreamStatus], int]], ...] = (
     ("ctta_images", "Images answered.", lambda s: s.answered),
-    ("ctta_batches_learnt", "Batches given to the adapter to learn.", lambda s: s.learnt),
+    ("ctta_batches_learnt", "Batches learnt from.", lambda s: s.learnt),
     ("ctta_batches_shed", "Batches not learnt because other requests waited.", lambda s: s.shed),
     ("ctta_resets", "Resets and rollbacks, by the method, the guard or by hand.", lambda s: s.resets),
     ("ctta_labelled_images", "Images for which a label came.", lambda s: s.labelled),
     ("ctta_failed_batches", "Batches that could not be answered or learnt because of an error.", lambda s: s.failures),
     ("ctta_failed_snapshots", "Snapshots that could not be written.", lambda s: s.unsaved),
+    ("ctta_failed_audit_lines", "Lines of the audit that could not be written.", lambda s: s.unaudited),
+    ("ctta_failed_records", "Batches and uploads that could not be recorded.", lambda s: s.unrecorded),
 )
 _GAUGES: tuple[tuple[str, str, Callable[[StreamStatus], float | None]], ...] = (
     ("ctta_queue_images", "Images that wait.", lambda s: s.queue),
@@ -102,6 +105,18 @@ class Metrics:
             seconds: How long it took.
         """
         self._seconds.labels(self._label(stream)).observe(seconds)
+
+    def forget(self, stream: str) -> None:
+        """Release the label of a stream that was removed.
+
+        Args:
+            stream: The stream's name.
+        """
+        with self._lock:
+            if stream in self._labels:
+                self._labels.remove(stream)
+                with suppress(KeyError):
+                    self._seconds.remove(stream)
 
     def text(self) -> bytes:
         """Return every metric in the Prometheus text format."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ctta.serve.images import INPUT
-from ctta.serve.protocol import OUTPUT, VERSION, ModelInfo
+from ctta.serve.protocol import VERSION, ModelInfo
+from ctta.serve.schemas import COUNT, FLAG, TEXT, Json, object_of, ref, schemas
 from ctta.serve.types import MODES
 from ctta.serve.wire import HEADER_LENGTH
 from ctta.version import __version__
-
-Json = dict[str, Any]
 
 _ERRORS = {
     "400": "The request cannot be used; the message says what is needed.",
@@ -18,17 +15,20 @@ _ERRORS = {
     "403": "The token does not allow this.",
     "404": "No such model, stream or snapshot.",
     "408": "The body came too slowly.",
-    "409": "The stream's mode does not allow this.",
+    "409": "The stream's mode does not allow this, or there is no good snapshot to return to.",
     "413": "The body, or the number of images or pixels, is too large.",
     "415": "Compressed bodies are not read.",
     "429": "The service has as many streams as it may.",
     "503": "Too much waits, or the service is closing; Retry-After says when to try again.",
+    "507": "The operation is in effect, but could not be written to disk.",
 }
-_STREAM = [{"name": "stream", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}]
-_NUMBER: Json = {"type": ["number", "null"]}
-_TEXT: Json = {"type": "string"}
-_COUNT: Json = {"type": "integer", "minimum": 0}
-_FLAG: Json = {"type": "boolean"}
+
+
+def _named(name: str) -> Json:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+_STREAM = [_named("stream")]
 
 
 def openapi(model: ModelInfo) -> Json:
@@ -48,7 +48,7 @@ def openapi(model: ModelInfo) -> Json:
         "security": [{}, {"token": []}],
         "paths": _protocol_paths(model) | _stream_paths(),
         "components": {
-            "schemas": _schemas(),
+            "schemas": schemas(),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -57,12 +57,12 @@ def openapi(model: ModelInfo) -> Json:
 def _protocol_paths(model: ModelInfo) -> Json:
     named = [{"name": "model", "in": "path", "required": True, "schema": {"enum": [model.name]}}]
     version = {"name": "version", "in": "path", "required": True, "schema": {"enum": [VERSION]}}
-    ready = _object({"ready": _FLAG}, "ready")
+    ready = object_of({"ready": FLAG}, "ready")
     infer = _operation(
         "Answer images; the service may learn from them afterwards",
-        _reply(_ref("InferReply"), binary=True),
+        _reply(ref("InferReply"), binary=True),
         ("400", "401", "403", "404", "408", "413", "415", "429", "503"),
-        body=_ref("InferRequest"),
+        body=ref("InferRequest"),
         required=True,
     )
     infer["requestBody"]["content"]["application/octet-stream"] = {"schema": _BYTES}
@@ -72,47 +72,54 @@ def _protocol_paths(model: ModelInfo) -> Json:
             "name": HEADER_LENGTH,
             "in": "header",
             "description": "How many bytes of the body are JSON; tensors follow as bytes.",
-            "schema": _COUNT,
+            "schema": COUNT,
         }
     ]
     return {
-        "/": {"get": _operation("The live page", {"text/html": {"schema": _TEXT}})},
+        "/": {"get": _operation("The live page", {"text/html": {"schema": TEXT}})},
         "/openapi.json": {"get": _operation("This description", _reply({"type": "object"}))},
-        "/v2": {"get": _operation("Metadata of the server", _reply(_ref("Server")))},
-        "/v2/health/live": {"get": _operation("Whether the server runs", _reply(_object({"live": _FLAG}, "live")))},
+        "/v2": {"get": _operation("Metadata of the server", _reply(ref("Server")))},
+        "/v2/health/live": {"get": _operation("Whether the server runs", _reply(object_of({"live": FLAG}, "live")))},
         "/v2/health/ready": {"get": _operation("Whether requests are accepted", _reply(ready), ("503",))},
         **{
             f"/v2/models/{{model}}{path}{tail}": {"parameters": parameters, **operation}
             for path, parameters in (("", named), ("/versions/{version}", [*named, version]))
             for tail, operation in (
-                ("", {"get": _operation("Metadata of the model", _reply(_ref("Model")), _READ)}),
+                ("", {"get": _operation("Metadata of the model", _reply(ref("Model")), _READ)}),
                 ("/ready", {"get": _operation("Whether the model is ready", _reply(ready), (*_READ, "503"))}),
                 ("/infer", {"post": infer}),
             )
         },
         "/metrics": {
-            "get": _operation("Metrics for Prometheus", {"text/plain": {"schema": _TEXT}}, ("401", "403")),
+            "get": _operation("Metrics for Prometheus", {"text/plain": {"schema": TEXT}}, ("401", "403")),
         },
     }
 
 
 def _stream_paths() -> Json:
-    status, snapshot = _reply(_ref("Stream")), _reply(_ref("Snapshot"))
-    listed = {"model": {"type": "string"}, "streams": {"type": "array", "items": _ref("Stream")}}
-    streams = _object(listed, "model", "streams")
-    change = ("400", "401", "403", "404", "408", "413", "503")
+    status, snapshot = _reply(ref("Stream")), _reply(ref("Snapshot"))
+    listed = {"model": {"type": "string"}, "streams": {"type": "array", "items": ref("Stream")}}
+    streams = object_of(listed, "model", "streams")
+    read = ("400", "401", "403", "404", "408", "413", "503")
+    change = (*read, "507")
 
     def at(tail: str, **methods: Json) -> Json:
         return {f"/ctta/streams/{{stream}}{tail}": {"parameters": _STREAM, **methods}}
 
-    put_state = _operation("Replace the adapter", status, (*change, "429"), required=True)
+    put_state = _operation(
+        "Replace the adapter; in shadow mode, the challenger", status, (*change, "429"), required=True
+    )
     put_state["requestBody"]["content"] = {"application/octet-stream": {"schema": _BYTES}}
     return {
         "/ctta/streams": {"get": _operation("Status of every stream", _reply(streams), ("401", "403"))},
-        **at("", get=_operation("Status of a stream", status, _READ)),
+        **at(
+            "",
+            get=_operation("Status of a stream", status, _READ),
+            delete=_operation("Remove a stream and its files", status, (*_READ, "503")),
+        ),
         **at(
             "/log",
-            get=_operation("Events as they come", {"text/event-stream": {"schema": _TEXT}}, (*_READ, "503")),
+            get=_operation("Events as they come", {"text/event-stream": {"schema": TEXT}}, (*_READ, "503")),
         ),
         **at(
             "/mode",
@@ -120,30 +127,41 @@ def _stream_paths() -> Json:
                 "Change the mode",
                 status,
                 change,
-                body=_object({"mode": {"enum": list(MODES)}}, "mode"),
+                body=object_of({"mode": {"enum": list(MODES)}}, "mode"),
                 required=True,
             ),
         ),
-        **at("/reset", post=_operation("Return to the source", status, change, body=_object({}))),
+        **at("/reset", post=_operation("Return to the source", status, change, body=object_of({}))),
         **at(
             "/snapshot",
-            post=_operation("Take a snapshot", snapshot, change, body=_object({"pin": _FLAG})),
+            post=_operation("Take a snapshot", snapshot, change, body=object_of({"pin": FLAG})),
         ),
         **at(
             "/rollback",
-            post=_operation("Return to a snapshot", snapshot, change, body=_object({"snapshot": _TEXT})),
+            post=_operation(
+                "Return to a snapshot; without a name, to the newest good one with fewer steps",
+                snapshot,
+                (*change, "409"),
+                body=object_of({"snapshot": TEXT}),
+            ),
         ),
+        "/ctta/streams/{stream}/snapshots/{snapshot}": {
+            "parameters": [*_STREAM, _named("snapshot")],
+            "put": _operation(
+                "Pin or unpin a snapshot", snapshot, read, body=object_of({"pin": FLAG}, "pin"), required=True
+            ),
+        },
         **at(
             "/promote",
-            post=_operation("Swap champion and challenger", status, (*change, "409"), body=_object({})),
+            post=_operation("Swap champion and challenger", status, (*change, "409"), body=object_of({})),
         ),
         **at(
             "/labels",
             post=_operation(
                 "Score earlier answers by request id",
-                _reply(_ref("Labelled")),
-                change,
-                body=_object(
+                _reply(ref("Labelled")),
+                read,
+                body=object_of(
                     {
                         "labels": {
                             "type": "object",
@@ -157,7 +175,9 @@ def _stream_paths() -> Json:
         ),
         **at(
             "/state",
-            get=_operation("The adapter as a checkpoint file", {_OCTETS: {"schema": _BYTES}}, (*_READ, "503")),
+            get=_operation(
+                "The adapter that predicts, as a checkpoint file", {_OCTETS: {"schema": _BYTES}}, (*_READ, "503")
+            ),
             put=put_state,
         ),
     }
@@ -185,7 +205,7 @@ def _example(model: ModelInfo) -> Json:
 def _operation(
     summary: str, content: Json, errors: tuple[str, ...] = (), *, body: Json | None = None, required: bool = False
 ) -> Json:
-    failed = {code: {"description": _ERRORS[code], "content": _reply(_ref("Error"))} for code in errors}
+    failed = {code: {"description": _ERRORS[code], "content": _reply(ref("Error"))} for code in errors}
     found: Json = {"summary": summary, "responses": {"200": {"description": summary, "content": content}, **failed}}
     if body is not None or required:
         found["requestBody"] = {"required": required, "content": {} if body is None else _reply(body)}
@@ -194,138 +214,3 @@ def _operation(
 
 def _reply(schema: Json, *, binary: bool = False) -> Json:
     return {"application/json": {"schema": schema}} | ({_OCTETS: {"schema": _BYTES}} if binary else {})
-
-
-def _ref(name: str) -> Json:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _object(properties: Json, *required: str) -> Json:
-    return {"type": "object", "properties": properties, "required": list(required)}
-
-
-def _schemas() -> Json:
-    shape = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 64}, "minItems": 4, "maxItems": 4}
-    parameters: Json = {"type": "object"}
-    tensor = _object({"name": _TEXT, "datatype": _TEXT, "shape": {"type": "array"}}, "name", "datatype", "shape")
-    return {
-        "Error": _object({"error": _TEXT, "type": _TEXT}, "error"),
-        "Server": _object({"name": _TEXT, "version": _TEXT, "extensions": {"type": "array"}}, "name", "version"),
-        "Model": _object(
-            {
-                "name": _TEXT,
-                "versions": {"type": "array", "items": _TEXT},
-                "platform": _TEXT,
-                "inputs": {"type": "array", "items": tensor},
-                "outputs": {"type": "array", "items": tensor},
-            },
-            "name",
-            "platform",
-            "inputs",
-            "outputs",
-        ),
-        "InferRequest": _object(
-            {
-                "id": {"type": "string", "maxLength": 256},
-                "parameters": _object({"sequence_id": {"type": ["string", "integer"]}, "learn": _FLAG}),
-                "inputs": {
-                    "type": "array",
-                    "minItems": 1,
-                    "maxItems": 1,
-                    "items": _object(
-                        {
-                            "name": {"const": INPUT},
-                            "datatype": {"enum": ["FP32", "UINT8"]},
-                            "shape": shape,
-                            "parameters": parameters,
-                            "data": {"type": "array"},
-                        },
-                        "name",
-                        "datatype",
-                        "shape",
-                    ),
-                },
-                "outputs": {
-                    "type": "array",
-                    "maxItems": 1,
-                    "items": _object(
-                        {
-                            "name": {"const": OUTPUT},
-                            "parameters": _object({"classification": _COUNT, "binary_data": _FLAG}),
-                        },
-                        "name",
-                    ),
-                },
-            },
-            "inputs",
-        ),
-        "InferReply": _object(
-            {
-                "model_name": _TEXT,
-                "model_version": _TEXT,
-                "id": _TEXT,
-                "parameters": _object(
-                    {
-                        "sequence_id": _TEXT,
-                        "steps": _COUNT,
-                        "mode": {"enum": list(MODES)},
-                        "learnt": _FLAG,
-                        "snapshot": _TEXT,
-                    },
-                    "steps",
-                    "mode",
-                    "learnt",
-                ),
-                "outputs": {"type": "array", "items": tensor},
-            },
-            "model_name",
-            "outputs",
-        ),
-        "Stream": _object(
-            {
-                "name": _TEXT,
-                "mode": {"enum": list(MODES)},
-                "guard": {"enum": ["ok", "cooldown", "probation", "off"]},
-                "last_snapshot": {"type": ["string", "null"]},
-                "snapshots": {"type": "array", "items": _ref("Snapshot")},
-                **dict.fromkeys(_STREAM_COUNTS, _COUNT),
-                **dict.fromkeys(_STREAM_NUMBERS, _NUMBER),
-            },
-            "name",
-            "mode",
-            "guard",
-            "snapshots",
-            *_STREAM_COUNTS,
-        ),
-        "Snapshot": _object(
-            {
-                "name": _TEXT,
-                "steps": _COUNT,
-                "time": {"type": "number"},
-                "health": {"type": "object", "additionalProperties": _NUMBER},
-                "pinned": _FLAG,
-                "good": _FLAG,
-            },
-            "name",
-            "steps",
-            "time",
-        ),
-        "Labelled": _object(
-            {"error": _NUMBER, "labelled": _COUNT, "unknown": {"type": "array", "items": _TEXT}}, "labelled"
-        ),
-    }
-
-
-_STREAM_COUNTS = (
-    "steps",
-    "skipped",
-    "queue",
-    "resets",
-    "labelled",
-    "answered",
-    "learnt",
-    "shed",
-    "failures",
-    "unsaved",
-)
-_STREAM_NUMBERS = ("entropy", "alpha", "diversity", "agreement", "loss", "error", "latency_ms")

@@ -71,11 +71,13 @@ class Operations:
         return (
             Operation("", "GET", Right.ASK, self._list),
             Operation("/{stream}", "GET", Right.ASK, self._show),
+            Operation("/{stream}", "DELETE", Right.ADMIN, self._remove),
             Operation("/{stream}/log", "GET", Right.ASK, self._log),
             Operation("/{stream}/labels", "POST", Right.TEACH, self._labels),
             Operation("/{stream}/mode", "PUT", Right.ADMIN, self._mode),
             Operation("/{stream}/reset", "POST", Right.ADMIN, self._reset),
             Operation("/{stream}/snapshot", "POST", Right.ADMIN, self._snapshot),
+            Operation("/{stream}/snapshots/{snapshot}", "PUT", Right.ADMIN, self._pin),
             Operation("/{stream}/rollback", "POST", Right.ADMIN, self._rollback),
             Operation("/{stream}/promote", "POST", Right.ADMIN, self._promote),
             Operation("/{stream}/state", "GET", Right.ADMIN, self._state),
@@ -90,6 +92,13 @@ class Operations:
     async def _show(self, request: Request) -> Response:
         """Reply with the status of one stream."""
         return await self._status(_stream(request))
+
+    async def _remove(self, request: Request) -> Response:
+        """Remove the stream and its files; reply with its last status."""
+        stream = _stream(request)
+        last = await self._status(stream)
+        await run_in_threadpool(self._front.remove, stream)
+        return last
 
     async def _mode(self, request: Request) -> Response:
         """Change the mode: ``{"mode": "frozen"}``."""
@@ -114,8 +123,17 @@ class Operations:
         info = await run_in_threadpool(self._service.snapshot, _stream(request), pin)
         return json_reply(plain(asdict(info)))
 
+    async def _pin(self, request: Request) -> Response:
+        """Pin a snapshot or release it: ``{"pin": false}``."""
+        message = await self._message(request)
+        pin = option(message, "pin", bool)
+        if pin is None:
+            raise RequestError("'pin' must be true or false; got none.")
+        info = await run_in_threadpool(self._service.pin, _stream(request), _of_path(request, "snapshot"), pin)
+        return json_reply(plain(asdict(info)))
+
     async def _rollback(self, request: Request) -> Response:
-        """Return to a snapshot: ``{"snapshot": "00000012"}``, or to the newest good one."""
+        """Return to a snapshot: ``{"snapshot": "00000012"}``, or to the newest good one with fewer steps."""
         name = option(await self._message(request), "snapshot", str)
         info = await run_in_threadpool(self._service.rollback, _stream(request), name)
         return json_reply(plain(asdict(info)))
@@ -140,7 +158,7 @@ class Operations:
         return Response(data, media_type="application/octet-stream")
 
     async def _put_state(self, request: Request) -> Response:
-        """Replace the adapter with a checkpoint file of the same method and source."""
+        """Replace the adapter, in shadow mode the challenger, with a checkpoint file of the same method and source."""
         stream = stream_name(_stream(request))
         async with read_body(request, self._front.most_state_bytes, self._front.bodies) as data:
             await run_in_threadpool(self._service.put_state, stream, bytes(data))
@@ -172,6 +190,8 @@ class Operations:
                 else:
                     silent = 0.0
                     yield b"data: %s\n\n" % dump_json(plain(event))
+                    if event["do"] == "remove":
+                        return
         finally:
             self._logs -= 1
             self._service.unsubscribe(stream, events)
@@ -201,4 +221,8 @@ def plain(value: Any) -> Any:
 
 
 def _stream(request: Request) -> str:
-    return unquote(request.path_params["stream"])
+    return _of_path(request, "stream")
+
+
+def _of_path(request: Request, name: str) -> str:
+    return unquote(request.path_params[name])

@@ -15,12 +15,12 @@ from torch import Tensor
 from ctta._adapter.checkpoint import read
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
-from ctta.errors import BadData
+from ctta.errors import BadData, MissingData
 from ctta.guard import DEFAULT_RULES, Rule
 from ctta.guarded import Guarded
-from ctta.serve.audit import Line, read_batch, read_stream
+from ctta.serve.audit import Line, read_batch, read_stream, upload_file
 from ctta.serve.history import champion_file, snapshot_file
-from ctta.serve.index import folder_name
+from ctta.serve.index import Kind, folder_name, read_index, refuse_other_kind
 from ctta.serve.learner import Learner, Taken
 from ctta.serve.types import Mode
 
@@ -68,10 +68,15 @@ def replay(
         mode: The mode in which the service started the stream.
 
     Raises:
-        MissingData: If the audit or a batch is missing.
+        MissingData: If the audit, a batch or an uploaded state is missing.
         BadData: If the audit or a batch is damaged.
+        MethodMismatch, SourceMismatch: If the stream was adapted by another method or from other weights.
     """
     folder = state / "streams" / folder_name(stream)
+    index, adapter = read_index(folder), make(classifier)
+    if index is not None:
+        kind = Kind(type(adapter).__name__.lower(), adapter.source_digest)
+        refuse_other_kind(index, kind, "Give the method, the model and the weights that the service had.")
     lines = list(read_stream(folder))
     _refuse_gaps(lines, stream)
     first = _first_snapshot(folder, lines, stream)
@@ -170,12 +175,28 @@ class _Player:
         elif line.do in ("mode", "start"):
             learner.set_mode(line.mode)
         elif line.do == "put":
-            # The uploaded state is not in the audit; the snapshot that followed it is.
-            self._load(str(line.snapshot), learner.mode)
+            self._put(line)
+
+    def _put(self, line: Line) -> None:
+        upload = upload_file(self._images, line.n)
+        if upload.is_file():
+            self.learner.put(upload.read_bytes())
+        elif snapshot_file(self._folder, str(line.snapshot)).is_file():  # the state after the upload
+            self._load(str(line.snapshot), line.mode)
+        else:
+            raise MissingData(
+                f"Line {line.n} replaced the state with an uploaded one, which is needed for a replay; there is no "
+                f"{upload}. The service keeps uploads if it was started with --record."
+            )
 
     def _load(self, name: str, mode: Mode) -> None:
+        """Load a snapshot, and go on in a mode."""
         champion = champion_file(self._folder, name)
-        self.learner.load(snapshot_file(self._folder, name), champion if champion.is_file() else None, mode)
+        shadow = champion.is_file()
+        self.learner.load(
+            snapshot_file(self._folder, name), champion if shadow else None, "shadow" if shadow else "adapt"
+        )
+        self.learner.set_mode(mode)
 
     def _return(self, line: Line) -> None:
         then = self._taken.get(line.snapshot)
@@ -186,6 +207,7 @@ class _Player:
         if then is None:
             raise BadData(f"Line {line.n} returns to snapshot {line.snapshot}, which no earlier line takes.")
         self.learner.put_back(then.learner.state, None if then.champion is None else then.champion.state, then.mode)
+        self.learner.set_mode(line.mode)  # a rollback leaves the mode as it was
         self._returns[line.snapshot] -= 1
         if not self._returns[line.snapshot]:
             del self._taken[line.snapshot]

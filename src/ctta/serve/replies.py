@@ -57,17 +57,15 @@ class Replies:
                 others.append(request)
         return new, others
 
-    def send(
-        self, batch: list[Request], logits: Tensor, *, offered: bool, learnt: bool = False, steps: int | None = None
-    ) -> None:
+    def send(self, batch: list[Request], logits: Tensor, *, steps: int, offered: bool, learnt: bool = False) -> None:
         """Send each request its own rows.
 
         Args:
             batch: The requests.
             logits: The predictions for their images, in order.
+            steps: Steps learnt by the adapter that predicted.
             offered: Whether the requests count as offered for learning.
             learnt: Whether the adapter is going to learn from them.
-            steps: Steps learnt by the adapter that predicted; None means all that were learnt so far.
         """
         rows = torch.split(logits.detach().float().cpu(), [len(request.ask.images) for request in batch])
         now = self._clock()
@@ -78,7 +76,7 @@ class Replies:
             if request.ask.id is not None:
                 self._requests.remember(request.ask.id, own, offered)
         for request, own in zip(batch, rows, strict=True):
-            reply = Reply(own.clone(), reading.steps if steps is None else steps, reading.mode, snapshot, learnt)
+            reply = Reply(own.clone(), steps, reading.mode, snapshot, learnt)
             request.future.set_result(reply)
 
     def fail(self, batch: list[Request], error: BaseException) -> None:

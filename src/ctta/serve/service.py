@@ -8,22 +8,22 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
-from ctta.errors import MethodMismatch, ParameterError, ServiceClosing, SourceMismatch, TooManyStreams, UnknownLane
+from ctta.errors import ParameterError, ServiceClosing, TooManyStreams, UnknownLane
 from ctta.guard import DEFAULT_RULES, Rule
 from ctta.guarded import Guarded
-from ctta.serve.audit import Audit, read_stream, requests_of
 from ctta.serve.checks import check_ask, check_limits, check_name
 from ctta.serve.events import Event
-from ctta.serve.history import History
-from ctta.serve.index import Index, Kind, folder_name, read_index
-from ctta.serve.labels import Requests
+from ctta.serve.folders import Folders
+from ctta.serve.index import Kind
 from ctta.serve.lane import Lane
 from ctta.serve.learner import Learner
 from ctta.serve.lock import FolderLock
+from ctta.serve.opening import open_lane
 from ctta.serve.sharing import SharedReference, share
 from ctta.serve.tracking import Tracking
 from ctta.serve.types import MODES, Ask, LabelReport, Limits, Mode, Reply, SnapshotInfo, StreamStatus
@@ -77,26 +77,32 @@ class Service:
         self._classifier = classifier
         self._make = make
         self._temporary = None if state is not None else tempfile.TemporaryDirectory(prefix="ctta-serve-")
-        self._folder = state if state is not None else Path(self._temporary.name if self._temporary else "")
-        self._record = record
+        folder = state if state is not None else Path(self._temporary.name if self._temporary else "")
         self._lanes: dict[str, Lane] = {}
+        self._removing: set[str] = set()
         self._changing = threading.Lock()
         self._closed = False
-        self._lock = FolderLock(self._folder)
+        self._lock = FolderLock(folder)
         self._writer = Writer()
         self._tracking: Tracking | None = None
         try:
+            self._folders = Folders(folder, record)
             self._template = make(classifier)
             self._kind = Kind(type(self._template).__name__.lower(), self._template.source_digest)
             if track:
                 facts = {"model": name, "method": self._kind.method, "source": self._kind.source, "guard": self._rules}
                 self._tracking = Tracking(track, f"ctta-serve-{name}", facts)
             self._reference = SharedReference(share(make(classifier), self._template))
-            for index in self._saved():
+            for index in self._folders.saved(self._kind):
                 self._lanes[index.stream] = self._open(index.stream)
         except BaseException:
             self.close()
             raise
+
+    def __contains__(self, stream: str) -> bool:
+        """Whether there is a stream of this name."""
+        with self._changing:
+            return stream in self._lanes
 
     def submit(self, ask: Ask) -> Future[Reply]:
         """Queue a request; the future resolves when its batch is answered, before anything is learnt from it.
@@ -179,14 +185,14 @@ class Service:
         return self._known(stream).pin(snapshot, pinned)
 
     def rollback(self, stream: str, snapshot: str | None = None) -> SnapshotInfo:
-        """Return to a snapshot.
+        """Return to a snapshot. The stream's mode stays.
 
         Args:
             stream: The name of an existing stream.
-            snapshot: The snapshot's name; None means the newest good one.
+            snapshot: The snapshot's name; None means the newest good one with fewer steps than the stream has now.
 
         Raises:
-            UnknownSnapshot: If there is no such snapshot.
+            UnknownSnapshot, NoGoodSnapshot: If there is no such snapshot.
         """
         return self._known(stream).rollback(snapshot)
 
@@ -230,7 +236,7 @@ class Service:
         return self._known(stream).state()
 
     def put_state(self, stream: str, data: bytes) -> None:
-        """Replace a stream's adapter with a checkpoint file of the same method and source.
+        """Replace a stream's adapter (in shadow mode, the challenger) with a checkpoint of the same method and source.
 
         Args:
             stream: The stream's name; a stream with a new name is created.
@@ -240,7 +246,31 @@ class Service:
             CheckpointError: If it is not a checkpoint, or belongs to another method or source. Nothing changes.
         """
         check_name(stream, "The name of a stream")
+        if stream not in self:
+            self._new_learner().put(data)  # a state that is refused must not create a stream
         self._lane(stream).put(data)
+
+    def remove(self, stream: str) -> None:
+        """Remove a stream with its snapshots, its audit and its recorded images, after its last replies.
+
+        Args:
+            stream: The name of an existing stream. A later request with this name starts from the source.
+
+        Raises:
+            OSError: If the disk refuses. The next request resumes from the newest snapshot.
+        """
+        with self._changing:
+            if stream not in self._lanes or stream in self._removing:
+                raise UnknownLane(stream, self._lanes)
+            self._removing.add(stream)
+            lane = self._lanes[stream]
+        try:
+            lane.discard()
+            self._folders.remove(stream)
+        finally:
+            with self._changing:
+                del self._lanes[stream]
+                self._removing.remove(stream)
 
     def subscribe(self, stream: str) -> queue.Queue[Event]:
         """Return a bounded queue of a stream's events; the oldest are dropped when it is full.
@@ -257,7 +287,8 @@ class Service:
             stream: The name of an existing stream.
             events: The queue that `subscribe` returned.
         """
-        self._known(stream).unsubscribe(events)
+        with suppress(UnknownLane):  # it may have been removed
+            self._known(stream).unsubscribe(events)
 
     def close(self) -> None:
         """Accept nothing more, answer what was accepted, save every stream, and release the folder."""
@@ -296,50 +327,20 @@ class Service:
             return self._lanes[name]
 
     def _open(self, name: str) -> Lane:
-        folder = self._folder / "streams" / folder_name(name)
-        folder.mkdir(parents=True, exist_ok=True)
-        history = History(name, self._kind, folder, self._writer, self.limits.keep)
-        record = None if self._record is None else self._record / folder_name(name)
-        megabytes = self.limits.audit
-        audit = Audit(folder, record, None if megabytes is None else round(megabytes * 1e6))
-        requests = Requests(self.limits.remembered, self.num_classes)
-        newest = history.newest()
-        if newest is not None:
-            lines = read_stream(folder)
-            for request in requests_of(lines, int(newest.info.name), self.limits.remembered):
-                requests.remember(request, None, offered=True)
-        lane = Lane(
+        lane = open_lane(
             name,
             self._new_learner,
+            folders=self._folders,
+            kind=self._kind,
+            writer=self._writer,
             limits=self.limits,
-            history=history,
-            audit=audit,
-            requests=requests,
+            classes=self.num_classes,
             mode=self._mode,
             clock=self._clock,
         )
         if self._tracking is not None:
             lane.subscribe(self._tracking.events)
         return lane
-
-    def _saved(self) -> list[Index]:
-        """Return the streams in the state folder; those of another method or source are refused."""
-        found = [read_index(folder) for folder in sorted((self._folder / "streams").glob("*/"))]
-        indices = [index for index in found if index is not None]
-        for index in indices:
-            if index.kind == self._kind:
-                continue
-            advice = "Use another state folder, or move the stream's folder away."
-            if index.kind.method != self._kind.method:
-                raise MethodMismatch(
-                    f"Stream {index.stream!r} in {self._folder} was adapted by {index.kind.method}, not by "
-                    f"{self._kind.method}. {advice}"
-                )
-            raise SourceMismatch(
-                f"Stream {index.stream!r} in {self._folder} was adapted from weights {index.kind.source[:12]}..., not "
-                f"from {self._kind.source[:12]}... {advice}"
-            )
-        return indices
 
     def _new_learner(self) -> Learner:
         adapter = share(self._make(self._classifier), self._template)

@@ -50,8 +50,9 @@ class Shapes:
                     self._found.popitem(last=False)
             reason = self._found[shape]
         if reason is not None:
+            channels = f"{shape[0]} channel{'' if shape[0] == 1 else 's'}"
             raise ImageShape(
-                f"The model cannot be given images of {shape[0]} channels, {shape[1]} x {shape[2]} pixels: {reason}"
+                f"The model does not accept images with {channels} and {shape[1]} x {shape[2]} pixels: {reason}"
             )
 
     def _try(self, shape: tuple[int, ...]) -> str | None:

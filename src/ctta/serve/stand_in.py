@@ -60,12 +60,12 @@ class StandIn:
                 x = images_of(new)
                 possible = double.can_learn(len(x))
                 accepted = possible and not self._lessons.full
-                learnt = accepted and double.learns
+                learnt = accepted and double.will_learn(len(x))
                 replies.send(new, double.predict(x), offered=possible, learnt=learnt, steps=double.steps)
                 if accepted:
                     self._lessons.accept(new)
                 else:
                     self._lessons.note(new, shed=possible, see=True)
-                double.see(x)
+                double.see(x, learnt=accepted)
         except BaseException as error:  # noqa: BLE001, raised again if it must end the stream
             replies.fail(batch, error)

@@ -9,8 +9,10 @@ from ctta.errors import (
     CheckpointError,
     InputError,
     LearnerStopped,
+    NoGoodSnapshot,
     NotAllowed,
     NoToken,
+    NotSaved,
     ParameterError,
     QueueFull,
     RequestTooLarge,
@@ -44,12 +46,14 @@ _STATUS: tuple[tuple[type[BaseException], Status], ...] = (
     (CheckpointError, Status(400, "INVALID_ARGUMENT")),
     (UnknownName, Status(404, "NOT_FOUND")),
     (WrongMode, Status(409, "FAILED_PRECONDITION")),
+    (NoGoodSnapshot, Status(409, "FAILED_PRECONDITION")),
     (NoToken, Status(401, "UNAUTHENTICATED")),
     (NotAllowed, Status(403, "PERMISSION_DENIED")),
     (TooManyStreams, Status(429, "RESOURCE_EXHAUSTED")),
     (QueueFull, Status(503, "RESOURCE_EXHAUSTED", 1)),
     (ServiceClosing, Status(503, "UNAVAILABLE", 5)),
     (LearnerStopped, Status(503, "UNAVAILABLE", 60)),
+    (NotSaved, Status(507, "INTERNAL")),
     (OSError, Status(503, "UNAVAILABLE", 60)),  # such as a full disk
 )
 _BROKEN = Status(500, "INTERNAL")

@@ -16,9 +16,9 @@ _SHORTEST = 16
 class Right(IntEnum):
     """What a token allows; a larger right includes the smaller ones.
 
-    ASK: get predictions, without being learnt from, and read metadata, metrics and status.
-    TEACH: be learnt from as well, and send labels.
-    ADMIN: change modes, reset, save, roll back, promote, and read and replace states.
+    ASK: get predictions from existing streams, without being learnt from, and read metadata, metrics and status.
+    TEACH: create streams and be learnt from as well, and send labels.
+    ADMIN: change modes, reset, save, pin, roll back, promote, read and replace states, and remove streams.
     """
 
     ASK = 1
@@ -59,7 +59,7 @@ class Tokens:
         if scheme.lower() != "bearer" or not found:
             raise NoToken(
                 "The request needs a token that the service knows: send the header 'Authorization: Bearer TOKEN'. Got "
-                f"{'another one' if token.strip() else 'none'}."
+                f"{'an unknown one' if token.strip() else 'none'}."
             )
         return found[0]
 

@@ -73,11 +73,11 @@ class Reply:
 
     Args:
         logits: Logits, float32 (N, K) on the CPU, one row per image of the request, in its order.
-        steps: Steps that the stream had learnt when it answered.
+        steps: Steps that the adapter that answered had learnt; in shadow mode, the champion.
         mode: The stream's mode when it answered.
         snapshot: Name of the newest snapshot at that time; None if there was none.
-        learnt: Whether the adapter is going to learn from the request. If the guard stops the learning before that, it
-            does not.
+        learnt: Whether the adapter is going to learn from the request's batch. It does not if the guard stops the
+            learning before that. With a window, it learns from the batch that completes the window.
     """
 
     logits: Tensor
@@ -132,12 +132,14 @@ class StreamStatus:
         error: Error over the labelled images in percent, of the first prediction for each; None without labels.
         labelled: Images labelled since the service started.
         answered: Images answered since the service started.
-        learnt: Batches given to the adapter to learn from since the service started, including those the guard held
-            back.
+        learnt: Batches learnt from since the service started. Batches that the guard held back, and those that only
+            filled a window, do not count.
         shed: Batches not learnt from because other requests were waiting, since the service started.
         latency_ms: Median time to answer the last requests, in milliseconds.
         failures: Batches that failed to be answered or learnt from because of an error, since the service started.
         unsaved: Snapshots that could not be written, since the service started.
+        unaudited: Lines of the audit that could not be written, since the service started.
+        unrecorded: Batches and uploaded states that could not be recorded for a replay, since the service started.
     """
 
     name: str
@@ -162,6 +164,8 @@ class StreamStatus:
     latency_ms: float | None = None
     failures: int = 0
     unsaved: int = 0
+    unaudited: int = 0
+    unrecorded: int = 0
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ export const streamPath = (name, rest = "") => `ctta/streams/${encodeURIComponen
 export async function request(path, { method = "GET", body, signal } = {}) {
   const headers = {};
   if (token.get()) headers.Authorization = `Bearer ${token.get()}`;
-  if (body !== undefined) headers["Content-Type"] = "application/json";
-  const response = await fetch(path, { method, headers, signal, body: body && JSON.stringify(body) });
+  const file = body instanceof Blob;
+  if (body !== undefined) headers["Content-Type"] = file ? "application/octet-stream" : "application/json";
+  const response = await fetch(path, { method, headers, signal, body: file ? body : body && JSON.stringify(body) });
   if (!response.ok) throw new Refused(response.status, await reason(response));
   return response;
 }

@@ -18,11 +18,14 @@ let lostSince = null;
 let refusal = null;
 
 const list = new StreamList(find("list"), find("more"), find("summary"), choose);
-const view = new StreamView(find("detail"), (name) =>
-  operate(`Roll back ${chosen} to snapshot ${name}? This discards later learning.`, "Roll back", "POST", "/rollback", {
-    snapshot: name,
-  }),
-);
+const view = new StreamView(find("detail"), {
+  rollback: (name) =>
+    operate(`Roll back ${chosen} to snapshot ${name}? This discards later learning.`, "Roll back", "POST", "/rollback", {
+      snapshot: name,
+    }),
+  pin: (name, pin) =>
+    operate(null, pin ? "Pin" : "Unpin", "PUT", `/snapshots/${encodeURIComponent(name)}`, { pin }),
+});
 
 // Write only changes: a screen reader announces everything that is written here.
 function show(node, text) {
@@ -107,7 +110,7 @@ async function follow(name, signal) {
       await listen(streamPath(name, "/log"), (event) => {
         pause = 1;
         own.live = true;
-        if (event.do) own.event(now(), event); // The first event is the stream's status, which the poll fetches too.
+        own.event(now(), event);
       }, signal);
     } catch {
       // The poll reports the error.
@@ -171,11 +174,28 @@ const OPERATIONS = {
   snapshot: () => operate(null, "Snapshot", "POST", "/snapshot", { pin: false }),
   pin: () => operate(null, "Snapshot and pin", "POST", "/snapshot", { pin: true }),
   rollback: () =>
-    operate(`Roll back ${chosen} to its last good snapshot? This discards later learning.`, "Roll back", "POST", "/rollback", {}),
+    operate(
+      `Roll back ${chosen} to its newest good snapshot with fewer steps than now? This discards later learning.`,
+      "Roll back", "POST", "/rollback", {},
+    ),
   promote: () => operate(`Predict with the challenger of ${chosen} from now on?`, "Promote", "POST", "/promote", {}),
   reset: () => operate(`Reset ${chosen} to the source? This discards all it has learnt.`, "Reset", "POST", "/reset", {}),
+  remove: () =>
+    operate(
+      `Remove ${chosen}? This deletes its snapshots, its audit and its recorded images for good.`,
+      "Remove stream", "DELETE", "",
+    ),
   download,
+  upload: () => find("upload").click(),
 };
+
+find("upload").addEventListener("change", async () => {
+  const [file] = find("upload").files;
+  if (!file) return;
+  const what = view.history?.status.mode === "shadow" ? `the challenger of ${chosen}` : `what ${chosen} has learnt`;
+  await operate(`Replace ${what} with ${file.name}?`, "Upload state", "PUT", "/state", file);
+  find("upload").value = ""; // so that the same file can be chosen again
+});
 
 function radios(fieldset, group, options, checked, onChange) {
   for (const [label, value] of options) {

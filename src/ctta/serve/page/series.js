@@ -58,7 +58,7 @@ export class History {
   // A status from the poll of all streams.
   poll(time, status) {
     const before = this.status;
-    const fresh = !before || status.learnt !== before.learnt;
+    const fresh = !before || status.answered !== before.answered;
     // While events arrive, they carry the signals of every step.
     const values = { ...pick(status, GAUGES), ...(fresh && !this.live ? pick(status, SIGNALS) : {}) };
     values.recent_error = this.recentError(time, status);

@@ -24,7 +24,7 @@ const CHARTS = [
   { title: "Images per second", lines: ["answered_rate"], explain: "Images answered" },
   {
     title: "", lines: [["learnt_rate", "Batches/s learnt"], ["shed_rate", "shed"]],
-    explain: "Batches given to the adapter to learn from, and batches not learnt because others waited",
+    explain: "Batches learnt from, and batches not learnt from because requests waited",
   },
   { title: "Queue", unit: "images", lines: ["queue"], explain: "Images waiting" },
 ];
@@ -32,9 +32,10 @@ const CHARTS = [
 const FACTS = [
   ["Steps", "steps"], ["Answered", "answered"], ["Learnt", "learnt"], ["Shed", "shed"], ["Skipped", "skipped"],
   ["Failed", "failures"], ["Resets", "resets"], ["Labelled", "labelled"], ["Last snapshot", "last_snapshot"], ["Not saved", "unsaved"],
+  ["Not audited", "unaudited"], ["Not recorded", "unrecorded"],
 ];
 
-const TROUBLE = ["skipped", "failures", "unsaved"];
+const TROUBLE = ["skipped", "failures", "unsaved", "unaudited", "unrecorded"];
 
 const DEEDS = {
   start: "started from the source",
@@ -45,6 +46,7 @@ const DEEDS = {
   promote: "challenger promoted",
   put: "state replaced by an uploaded one",
   evict: "moved to disk until the next request",
+  remove: "removed",
 };
 
 const clock = (seconds) => new Date(1000 * seconds).toLocaleTimeString("en-GB");
@@ -55,9 +57,9 @@ const day = (seconds) => {
 };
 
 export class StreamView {
-  constructor(root, onRollback) {
+  constructor(root, operations) {
     this.root = root;
-    this.onRollback = onRollback;
+    this.snapshotOperations = operations;
     this.hover = null;
     this.seconds = 120;
     this.operations = 0;
@@ -119,8 +121,12 @@ export class StreamView {
     if (key === this.snapshots) return;
     this.snapshots = key;
     const rows = snapshots.toReversed().map((one) => {
-      const button = element("button", { type: "button", text: "Roll back", "aria-label": `Roll back to ${one.name}` });
-      button.addEventListener("click", () => this.onRollback(one.name));
+      const { rollback, pin } = this.snapshotOperations;
+      const back = element("button", { type: "button", text: "Roll back", "aria-label": `Roll back to ${one.name}` });
+      back.addEventListener("click", () => rollback(one.name));
+      const verb = one.pinned ? "Unpin" : "Pin";
+      const keep = element("button", { type: "button", text: verb, "aria-label": `${verb} ${one.name}` });
+      keep.addEventListener("click", () => pin(one.name, !one.pinned));
       const state = [one.good ? "good" : "not good", ...(one.pinned ? ["pinned"] : [])].join(", ");
       return element(
         "tr", {},
@@ -129,7 +135,7 @@ export class StreamView {
         element("td", { text: day(one.time) }),
         element("td", { text: format(one.health.agreement ?? NaN) }),
         element("td", { text: state, class: one.good ? "" : "bad" }),
-        element("td", {}, button),
+        element("td", {}, back, " ", keep),
       );
     });
     if (!rows.length) rows.push(element("tr", {}, element("td", { colspan: 6, class: "quiet", text: "None yet." })));

@@ -1,0 +1,52 @@
+"""Open a stream: its lane with the history, the audit and the remembered requests that are on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ctta.serve.audit import Audit, read_stream, requests_of
+from ctta.serve.folders import Folders
+from ctta.serve.history import History
+from ctta.serve.index import Kind
+from ctta.serve.labels import Requests
+from ctta.serve.lane import Lane
+from ctta.serve.learner import Learner
+from ctta.serve.types import Limits, Mode
+from ctta.serve.writer import Writer
+
+
+def open_lane(
+    name: str,
+    make: Callable[[], Learner],
+    *,
+    folders: Folders,
+    kind: Kind,
+    writer: Writer,
+    limits: Limits,
+    classes: int,
+    mode: Mode,
+    clock: Callable[[], float],
+) -> Lane:
+    """Open the lane of a stream, and create its folder if the stream is new.
+
+    Args:
+        name: The stream's name.
+        make: Builds a new learner.
+        folders: The folders of the service's streams.
+        kind: The method and source of its adapter.
+        writer: The thread that writes snapshots.
+        limits: How the stream batches, learns and saves.
+        classes: The number of classes.
+        mode: The mode in which a new stream starts.
+        clock: A monotonic clock in seconds, for latency and idle time.
+    """
+    folder = folders.of(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    history = History(name, kind, folder, writer, limits.keep)
+    audit = Audit(folder, folders.record_of(name), None if limits.audit is None else round(limits.audit * 1e6))
+    requests = Requests(limits.remembered, classes)
+    newest = history.newest()
+    if newest is not None:
+        for request in requests_of(read_stream(folder), int(newest.info.name), limits.remembered):
+            requests.remember(request, None, offered=True)
+    return Lane(name, make, limits=limits, history=history, audit=audit, requests=requests, mode=mode, clock=clock)
