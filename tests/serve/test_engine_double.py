@@ -55,7 +55,7 @@ def test_it_lets_the_unadapted_network_predict_while_the_guard_does() -> None:
     for i in range(3):
         original.learn(images(4, i))
     double.follow(original)
-    assert guarded.watch.falls_back() and not double.learns
+    assert guarded.watch.falls_back() and not double.will_learn(8)
     assert torch.equal(double.predict(images(4, 9)), original.predict(images(4, 9)))
 
 
