@@ -92,6 +92,15 @@ def test_a_network_without_a_linear_head_gets_a_method_that_needs_none() -> None
     assert isinstance(model, ctta.Tent) and model.statistics == "auto:0.45"
 
 
+def test_a_network_without_batch_norm_learns_carefully() -> None:
+    assert recommend(bn_cnn()).arguments == {}
+    assert recommend(ln_vit()).arguments == {"lr": 1e-4, "learns_from": "norms"}
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(768, 16), nn.ReLU(), nn.Linear(16, 10))
+    assert recommend(plain).arguments == {"lr": 1e-4}
+    model = ctta.adapt(ln_vit(), guard=False, lr=1e-3, mirror=True)
+    assert isinstance(model, ctta.Trio) and (model.lr, model.learns_from) == (1e-3, "norms")
+
+
 def test_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="ctta"):
         ctta.adapt(bn_cnn())
