@@ -67,8 +67,8 @@ def recommend(model: nn.Module) -> Recommendation:
 
 _TRIO = "Trio, which had the lowest error of the methods compared with it on CIFAR-10-C (docs/results.md)."
 _CAREFUL = (
-    "No batch norm, so that any batch size works. A low learning rate, for the norm layers only: with all parameters at "
-    "the usual rate, a small vision transformer became worse than its source."
+    "No batch norm, so that any batch size works. A low learning rate, for the norm layers only: with all parameters "
+    "at the usual rate, a small vision transformer became worse than its source."
 )
 MIRROR = "It assumes that a mirrored image keeps its class. If not (digits, letters, signs), pass mirror=False."
 _STATISTICS = (
