@@ -184,10 +184,12 @@ def matching(cell: Cell, dataset: str, model: str, images: int | None, records: 
 
     def fits(record: Record) -> bool:
         spec, setting, asked = record.spec, SETTINGS[dataset], cell.procedure
+        if spec.method != asked.method:
+            return False
         unsaid = default_arguments(method(spec.method), spec.data_name)
         settings = {k: v for k, v in asked.settings.items() if v != unsaid.get(k)}
         return (
-            (spec.method, spec.model_name, spec.data_name) == (asked.method, model, setting.stream)
+            (spec.model_name, spec.data_name) == (model, setting.stream)
             and (spec.source_data is not None) == cell.source_data
             and own_settings(spec) == settings
             and spec.protocol_name == asked.protocol
