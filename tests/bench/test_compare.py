@@ -127,8 +127,42 @@ def test_a_name_that_does_not_tell_all_apart_is_followed_by_what_does() -> None:
 
 
 def test_no_severity_is_not_called_all() -> None:
-    assert differences([record("tent"), record("tent", severity=None)])["severity"] == ["5 in tent", "none in tent"]
-    assert differences([record("tent"), record("tent", images=None)])["images"] == ["100 in tent", "all in tent"]
+    assert differences([record("tent"), record("eata", severity=None, settings={})])["severity"] == [
+        "5 in tent",
+        "none in eata",
+    ]
+    assert differences([record("tent"), record("eata", images=None, settings={})])["images"] == [
+        "100 in tent",
+        "all in eata",
+    ]
+
+
+def test_runs_of_one_label_are_told_apart_by_their_folders() -> None:
+    runs = [record("tent"), record("tent", images=None)]
+    said = [f"{images} in tent ({run.address[:8]})" for images, run in zip(("100", "all"), runs, strict=True)]
+    assert differences(runs) == {"images": said}
+
+
+def test_a_refusal_says_every_difference_in_short_and_what_to_do() -> None:
+    other = {
+        "model": {"name": "m", "digest": "ab" * 32},
+        "data": {"name": "photos", "digest": "cd" * 32},
+        "images": 7,
+        "settings": {},
+    }
+    with pytest.raises(UnlikeRuns) as refused:
+        rows([record("tent", model={"name": "m", "digest": "ef" * 32}), record("eata", **other)])
+    said = str(refused.value)
+    assert said.startswith("These runs differ in data: cifar10-c in tent; photos in eata. ")
+    assert "differ in model: m, digest efefefef in tent; m, digest abababab in eata." in said
+    assert "differ in images: 100 in tent; 7 in eata." in said
+    assert "{" not in said and "ab" * 5 not in said
+    assert all(way in said for way in ("ctta report FOLDER", "--out", "--force"))
+
+
+def test_of_many_values_a_refusal_names_the_first() -> None:
+    with pytest.raises(UnlikeRuns, match=r"4 in tent \(\w{8}\); and 5 more\. "):
+        rows([record("tent", images=number) for number in range(1, 10)])
 
 
 def test_a_domain_of_some_rows_only_has_a_column_that_is_empty_in_the_others() -> None:

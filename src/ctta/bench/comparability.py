@@ -69,12 +69,27 @@ def distinctions(specs: Sequence[RunSpec]) -> list[dict[str, str]]:
     return found
 
 
-def missing(field: str) -> str:
-    """How to print a missing value.
+def short_values(specs: Sequence[RunSpec], field: str) -> list[str]:
+    """For each specification, its value of a field in a few words: the name, and what else tells them apart.
 
     Args:
+        specs: The specifications of some runs.
         field: One of `MUST_MATCH`.
     """
+    values = [comparable(spec, field) for spec in specs]
+    texts = []
+    for value, facts in zip(values, _abbreviated(field, values), strict=True):
+        named = [str(value["name"])] if isinstance(value, Mapping) and "name" in value else []
+        others = [
+            f"{key.removeprefix(field + '.')} {text}" if key != field else text
+            for key, text in facts.items()
+            if not named or key != field
+        ]
+        texts.append(", ".join(named + others))
+    return texts
+
+
+def _missing(field: str) -> str:
     return "all" if field == "images" else "none"
 
 
@@ -99,7 +114,7 @@ def _abbreviated(field: str, values: Sequence[object]) -> list[dict[str, str]]:
             if _distinct(texts) == _distinct(lists):
                 break
         return [{field: text} for text in texts]
-    return [{field: _short(value, missing(field))} for value in values]
+    return [{field: _short(value, _missing(field))} for value in values]
 
 
 def _distinguishing(values: Sequence[Mapping[str, object]]) -> list[str]:

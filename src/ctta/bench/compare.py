@@ -7,10 +7,10 @@ import io
 import json
 import math
 import statistics
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import asdict, dataclass, field
 
-from ctta.bench.comparability import MUST_MATCH, comparable, comparable_key, distinctions, missing
+from ctta.bench.comparability import MUST_MATCH, comparable, comparable_key, distinctions, short_values
 from ctta.bench.defaults import recipe_named
 from ctta.bench.escapes import latex_text, markdown_text, one_line
 from ctta.bench.record import Record, other_version
@@ -83,10 +83,12 @@ def rows(records: Sequence[Record], *, force: bool = False) -> list[Row]:
         UnlikeRuns: The runs cannot be compared.
     """
     if (different := differences(records)) and not force:
-        name, values = next(iter(different.items()))
+        said = ". They differ in ".join(f"{name}: {_first(values)}" for name, values in different.items())
         raise UnlikeRuns(
-            f"These runs differ in {name}: {'; '.join(values)}. Their errors cannot be compared. "
-            "Choose like runs, or use --force, which names in each row what differs."
+            f"These runs differ in {said}. Their errors cannot be compared. "
+            "Use ctta report FOLDER, which makes a table of each group of like runs; or name the folders of like runs "
+            "one by one, and give each benchmark an --out of its own; or use --force, which names in each row what "
+            "differs."
         )
     groups: dict[tuple[str, str | None, str], dict[int, Record]] = {}
     for record, facts in zip(records, distinctions([record.spec for record in records]), strict=True):
@@ -102,20 +104,33 @@ def rows(records: Sequence[Record], *, force: bool = False) -> list[Row]:
 
 
 def differences(records: Sequence[Record]) -> dict[str, list[str]]:
-    """The fields that make runs incomparable, each with its values and a run that has each value.
+    """The fields that make runs incomparable, each with its values in short and a run that has each value.
 
     Args:
         records: The records.
     """
+    labels = [label(record) for record in records]
     found = {}
     for name in MUST_MATCH:
-        values: dict[str, str] = {}
-        for record in records:
-            value = json.dumps(comparable(record.spec, name), sort_keys=True)
-            values.setdefault(missing(name) if value == "null" else value, label(record))
-        if len(values) > 1:
-            found[name] = [f"{value} in {row}" for value, row in values.items()]
+        # The short values may coincide where the whole ones do not.
+        whole = [json.dumps(comparable(record.spec, name), sort_keys=True) for record in records]
+        examples = {value: whole.index(value) for value in dict.fromkeys(whole)}
+        if len(examples) < 2:
+            continue
+        shown = short_values([record.spec for record in records], name)
+        found[name] = [f"{shown[i]} in {_run_name(i, examples.values(), labels, records)}" for i in examples.values()]
     return found
+
+
+def _run_name(index: int, among: Iterable[int], labels: Sequence[str], records: Sequence[Record]) -> str:
+    """The label of a run, followed by the first digits of its address if another one has the same label."""
+    alone = [labels[i] for i in among].count(labels[index]) == 1
+    return labels[index] if alone else f"{labels[index]} ({records[index].address[:8]})"
+
+
+def _first(values: Sequence[str], most: int = 4) -> str:
+    more = f"; and {len(values) - most} more" if len(values) > most else ""
+    return "; ".join(values[:most]) + more
 
 
 def unlike_seeds(table: Sequence[Row]) -> list[str]:
