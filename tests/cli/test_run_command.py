@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from ctta.cli import app
@@ -58,3 +59,32 @@ def test_a_model_without_batch_norm_gets_the_optimizer_published_for_it(tmp_path
 def test_a_norm_for_which_a_method_has_no_settings_is_an_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["run", "roid", "digits", "--norm", "group", "--out", str(tmp_path)])
     assert result.exit_code != 0 and not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (["run", "source", "digits"], "ctta.bench.executors.run_jobs"),
+        (["reproduce", "main", "digits", "--methods", "source"], "ctta.bench.executors.run_jobs"),
+        (["demo"], "ctta.bench.demo.run_demo"),
+    ],
+)
+def test_an_interrupted_command_says_that_it_can_be_continued(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], where: str
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(where, interrupted)
+    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path)])
+    assert result.exit_code == 130
+    assert "Interrupted. The same command continues: " in result.stderr and "reused." in result.stderr
+
+
+def test_an_interrupted_command_that_makes_no_runs_says_nothing_of_continuing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ctta.bench.folder.read_records", interrupted)
+    result = CliRunner().invoke(app, ["compare", "."])
+    assert result.exit_code == 130 and "continues" not in result.stderr
