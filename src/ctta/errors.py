@@ -169,23 +169,24 @@ class UnknownName(CttaError, KeyError):
     Args:
         name: The unknown name.
         known: The names that are known.
+        note: A sentence to add to the message.
     """
 
     kind = "name"
     see = ""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
+    def __init__(self, name: str, known: Iterable[str], note: str = "") -> None:
         names = sorted(known)
-        self._given = (name, names)
+        self._given = (name, names, note)
         close = difflib.get_close_matches(name.lower(), names, n=1)
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(names[:_SHOWN])}{more}."
-        super().__init__(f"{name!r} is not a known {self.kind}.{hint}{self.see}")
+        super().__init__(f"{name!r} is not a known {self.kind}.{hint}{note and f' {note}'}{self.see}")
 
     def __str__(self) -> str:
         return str(self.args[0])
 
-    def __reduce__(self) -> tuple[type[UnknownName], tuple[str, list[str]]]:
+    def __reduce__(self) -> tuple[type[UnknownName], tuple[str, list[str], str]]:
         return type(self), self._given
 
 

@@ -127,8 +127,14 @@ def test_a_name_that_does_not_tell_all_apart_is_followed_by_what_does() -> None:
 
 
 def test_no_severity_is_not_called_all() -> None:
-    assert differences([record("tent"), record("bn", severity=None)])["severity"] == ["5 in tent", "none in bn"]
-    assert differences([record("tent"), record("bn", images=None)])["images"] == ["100 in tent", "all in bn"]
+    assert differences([record("tent"), record("eata", severity=None, settings={})])["severity"] == [
+        "5 in tent",
+        "none in eata",
+    ]
+    assert differences([record("tent"), record("eata", images=None, settings={})])["images"] == [
+        "100 in tent",
+        "all in eata",
+    ]
 
 
 def test_runs_of_one_label_are_told_apart_by_their_folders() -> None:
@@ -138,13 +144,18 @@ def test_runs_of_one_label_are_told_apart_by_their_folders() -> None:
 
 
 def test_a_refusal_says_every_difference_in_short_and_what_to_do() -> None:
-    other = {"model": {"name": "m", "digest": "ab" * 32}, "data": {"name": "photos", "digest": "cd" * 32}, "images": 7}
+    other = {
+        "model": {"name": "m", "digest": "ab" * 32},
+        "data": {"name": "photos", "digest": "cd" * 32},
+        "images": 7,
+        "settings": {},
+    }
     with pytest.raises(UnlikeRuns) as refused:
-        rows([record("tent", model={"name": "m", "digest": "ef" * 32}), record("bn", **other)])
+        rows([record("tent", model={"name": "m", "digest": "ef" * 32}), record("eata", **other)])
     said = str(refused.value)
-    assert said.startswith("These runs differ in data: cifar10-c in tent; photos in bn. ")
-    assert "differ in model: m, digest efefefef in tent; m, digest abababab in bn." in said
-    assert "differ in images: 100 in tent; 7 in bn." in said
+    assert said.startswith("These runs differ in data: cifar10-c in tent; photos in eata. ")
+    assert "differ in model: m, digest efefefef in tent; m, digest abababab in eata." in said
+    assert "differ in images: 100 in tent; 7 in eata." in said
     assert "{" not in said and "ab" * 5 not in said
     assert all(way in said for way in ("ctta report FOLDER", "--out", "--force"))
 
@@ -189,8 +200,19 @@ def test_csv_has_plain_numbers() -> None:
 
 
 def test_text_lines_up() -> None:
-    lines = text_table(rows(TWO), "text").splitlines()
+    lines = text_table(rows(TWO), "text").splitlines()[:3]
     assert len({len(line) for line in lines}) == 1 and "10.0*" in lines[1]
+
+
+def test_a_line_below_a_table_explains_the_marks_that_occur_in_it() -> None:
+    seeds = [record("tent", 0, (10, 20)), record("tent", 1, (12, 26))]
+    assert text_table(rows(TWO), "text").endswith("\n\n* lowest error of the column\n")
+    assert text_table(rows(TWO), "markdown").endswith("\n\nbold: lowest error of the column\n")
+    assert text_table(rows(seeds), "text").endswith("\n\n± standard deviation over seeds\n")
+    both = text_table(rows([*seeds, replace(record("dmse", settings={}), source_free=False)]), "text").splitlines()
+    assert both[-1] == "* lowest error of the column; ± standard deviation over seeds; method^s was given source data"
+    assert len(text_table(rows(TWO[:1]), "text").splitlines()) == 2
+    assert "lowest" not in text_table(rows(TWO), "csv") and "lowest" not in text_table(rows(TWO), mark=False)
 
 
 HOSTILE = Row(
@@ -215,7 +237,7 @@ def test_latex_escapes_what_it_would_read_as_commands() -> None:
 
 
 def test_markdown_escapes_what_it_would_read_as_markup() -> None:
-    head, _, line = text_table([HOSTILE], "markdown").splitlines()
+    head, _, line = text_table([HOSTILE], "markdown").splitlines()[:3]
     assert head == r"| method | a_b &amp; c\|d | \_x\_ | mean | seeds | images/s |"
     label = (
         r"dmse^s a\|b=\\ 50% &amp; #1 \$x_1\$ {\~^} &lt;b&gt;\`\*\_i\_\*\`&lt;/b&gt; [l\](u) fog_x"
@@ -225,5 +247,5 @@ def test_markdown_escapes_what_it_would_read_as_markup() -> None:
 
 
 def test_a_label_with_line_breaks_and_control_characters_stays_one_line_of_text() -> None:
-    assert len(text_table([HOSTILE], "text").splitlines()) == 2
+    assert text_table([HOSTILE], "text").splitlines()[2:] == ["", "method^s was given source data"]
     assert r"\n\x1b[31mred" in text_table([HOSTILE], "text")

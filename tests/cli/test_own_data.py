@@ -394,3 +394,23 @@ def test_names_and_numbers_that_are_written_without_torch_are_those_of_the_code(
 
 def test_the_protocol_of_a_record_that_is_not_known_here_is_read_all_the_same() -> None:
     assert order_text({"name": "from elsewhere"}, 2).startswith("shuffled within a domain with seed 2")
+
+
+def test_a_path_that_does_not_exist_is_said_to_be_missing_with_one_of_similar_name(here: Path) -> None:
+    for name in ("photo", "notes"):
+        (here / name).mkdir()
+    np.savez(here / "evening.npz", x=pixels(0, 2, 16, 16), y=[0, 1])
+    for command in (("run", "bn"), ("reproduce", "main")):
+        words = said(*command, "photos", "--model", "net.py:build")
+        assert "'photos' is not a known stream." in words
+        assert f"There is no file or folder {here / 'photos'}. Did you mean the path photo?" in words
+    assert "Did you mean the path evening.npz?" in said("run", "bn", "evenings.npz", "--model", "net.py:build")
+    assert "the path" not in said("run", "bn", "elsewhere", "--model", "net.py:build")
+
+
+def test_a_folder_of_classes_without_domains_is_recognised(here: Path) -> None:
+    for number, name in enumerate("abc"):
+        picture(here / "photos" / name / "0.png", number, 16, 16)
+    words = said("run", "source", "photos", "--model", "net.py:build")
+    assert f"{here / 'photos'} looks like class/*: the images are directly in a/." in words
+    assert "Move its class folders into a folder named after their domain, such as photos/domain/a/." in words

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from ctta.cli import app
@@ -22,7 +23,7 @@ def test_a_run_that_is_done_is_said_to_be_done_already(tmp_path: Path) -> None:
     assert "already done" not in first.stderr
     (record,) = json.loads(first.stdout)
     said = f"already done, {tmp_path / record['address'] / 'record.json'}"
-    assert run(tmp_path).stderr.splitlines() == [said]
+    assert run(tmp_path).stderr.splitlines() == [said, "1 domain x 4 images, batches of 50: 1 step per domain"]
     more = run(tmp_path, "--seed", "0..1").stderr
     assert more.splitlines().count(said) == 1 and more.count("already done") == 1
     assert run(tmp_path, "--quiet").stderr == ""
@@ -37,6 +38,21 @@ def test_a_run_made_again_to_keep_its_model_is_not_said_to_be_done(tmp_path: Pat
 def test_the_bar_says_which_of_the_runs_it_is(tmp_path: Path) -> None:
     bars = run(tmp_path, "--seed", "0..1").stderr
     assert "1/2 Source" in bars and "2/2 Source" in bars
+
+
+def test_a_run_says_its_batch_size_and_warns_of_too_few_steps_if_the_method_learns(tmp_path: Path) -> None:
+    def said(method: str, *options: str) -> list[str]:
+        words = ["run", method, "digits", "--images", "12", "--corruptions", "fog,snow", "--out", str(tmp_path)]
+        result = CliRunner().invoke(app, [*words, *options])
+        assert result.exit_code == 0 and "per domain" not in result.stdout, result.output
+        return [line for line in result.stderr.splitlines() if line.endswith("per domain") or "FEW" in line]
+
+    steps = "2 domains x 12 images, batches of 50: 1 step per domain"
+    warning = "FEW STEPS: tent learns once per step, and fog has only 1 step. Use a smaller --batch-size, such as 4."
+    assert said("tent", "--json") == said("tent") == [steps, warning]
+    assert said("tent", "--quiet") == []
+    assert said("source") == said("tent", "--no-learn") == [steps]
+    assert said("tent", "--batch-size", "4") == ["2 domains x 12 images, batches of 4: 3 steps per domain"]
 
 
 def test_a_model_without_batch_norm_gets_the_optimizer_published_for_it(tmp_path: Path) -> None:
@@ -58,3 +74,32 @@ def test_a_model_without_batch_norm_gets_the_optimizer_published_for_it(tmp_path
 def test_a_norm_for_which_a_method_has_no_settings_is_an_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["run", "roid", "digits", "--norm", "group", "--out", str(tmp_path)])
     assert result.exit_code != 0 and not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (["run", "source", "digits"], "ctta.bench.executors.run_jobs"),
+        (["reproduce", "main", "digits", "--methods", "source"], "ctta.bench.executors.run_jobs"),
+        (["demo"], "ctta.bench.demo.run_demo"),
+    ],
+)
+def test_an_interrupted_command_says_that_it_can_be_continued(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], where: str
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(where, interrupted)
+    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path)])
+    assert result.exit_code == 130
+    assert "Interrupted. The same command continues: " in result.stderr and "reused." in result.stderr
+
+
+def test_an_interrupted_command_that_makes_no_runs_says_nothing_of_continuing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ctta.bench.folder.read_records", interrupted)
+    result = CliRunner().invoke(app, ["compare", "."])
+    assert result.exit_code == 130 and "continues" not in result.stderr

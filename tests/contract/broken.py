@@ -274,3 +274,23 @@ class HasASentinel(Sound):
 
     def prepare(self) -> None:
         self.register_buffer("lowest", torch.tensor(float("inf")))
+
+
+class RegistersLate(Sound):
+    def __init__(self, model: nn.Module, **shared: Any) -> None:
+        super().__init__(model, **shared)
+        self.register_buffer("late", torch.zeros(()))
+
+
+class NeverDescends(Sound):
+    def adapt(self, x: Tensor) -> Step:
+        return Step(self.student(x).detach())
+
+
+class SeedsItself(Sound):
+    """Has a generator of its own, which neither reset nor the seed reach."""
+
+    own = torch.Generator().manual_seed(0)
+
+    def adapt(self, x: Tensor) -> Step:
+        return super().adapt((x + 0.01 * torch.rand(x.shape, generator=self.own)).clamp(0, 1))

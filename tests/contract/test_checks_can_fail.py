@@ -59,6 +59,36 @@ def test_broken_adapter_is_caught_by(adapter: type[Adapter], point: str, words: 
     assert words in str(caught.value)
 
 
+GLOBAL = "generator.torch moved: draw from self.generator instead"
+BUFFER = "state that is not a buffer, or a generator besides self.generator? Call self.register_buffer"
+
+
+@pytest.mark.parametrize(
+    ("adapter", "point", "hint"),
+    [
+        (broken.DrawsFromTorch, "reset_restores", GLOBAL),
+        (broken.DrawsFromTorch, "resume_bit_equal", GLOBAL),
+        (broken.DrawsFromTorch, "seeded", GLOBAL),
+        (broken.CountsInSecret, "reset_restores", BUFFER),
+        (broken.ForgetsInCheckpoints, "resume_bit_equal", BUFFER),
+        (broken.SeedsItself, "seeded", BUFFER),
+        (broken.RegistersLate, "reset_restores", "found state: keys ['late'] on one side only; is it registered after"),
+        (broken.AttachedLogits, "finite_logits", "use .detach()"),
+        (broken.NeverDescends, "every_argument_counts", "no parameter changed in 7 steps: self.descend(loss) was not"),
+    ],
+)
+def test_a_broken_point_hints_at_the_likely_cause(adapter: type[Adapter], point: str, hint: str) -> None:
+    with pytest.raises(ContractBroken) as caught:
+        dict(checks())[point](Subject(adapter))
+    assert hint in str(caught.value)
+
+
+def test_an_argument_without_effect_is_no_sign_that_nothing_was_learned() -> None:
+    with pytest.raises(ContractBroken) as caught:
+        dict(checks())["every_argument_counts"](Subject(broken.IgnoresAnArgument))
+    assert "descend" not in str(caught.value)
+
+
 def test_every_point_is_seen_to_fail() -> None:
     assert {point for _, point, _ in CAUGHT} == {name for name, _ in checks()}
 

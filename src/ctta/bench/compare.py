@@ -83,9 +83,9 @@ def rows(records: Sequence[Record], *, force: bool = False) -> list[Row]:
         UnlikeRuns: The runs cannot be compared.
     """
     if (different := differences(records)) and not force:
-        facts = ". They differ in ".join(f"{name}: {_first(values)}" for name, values in different.items())
+        said = ". They differ in ".join(f"{name}: {_first(values)}" for name, values in different.items())
         raise UnlikeRuns(
-            f"These runs differ in {facts}. Their errors cannot be compared. "
+            f"These runs differ in {said}. Their errors cannot be compared. "
             "Use ctta report FOLDER, which makes a table of each group of like runs; or name the folders of like runs "
             "one by one, and give each benchmark an --out of its own; or use --force, which names in each row what "
             "differs."
@@ -123,7 +123,7 @@ def differences(records: Sequence[Record]) -> dict[str, list[str]]:
 
 
 def _run_name(index: int, among: Iterable[int], labels: Sequence[str], records: Sequence[Record]) -> str:
-    """The label of a run, followed by the begin of its folder's name if another one has the same label."""
+    """The label of a run, followed by the first digits of its address if another one has the same label."""
     alone = [labels[i] for i in among].count(labels[index]) == 1
     return labels[index] if alone else f"{labels[index]} ({records[index].address[:8]})"
 
@@ -200,7 +200,8 @@ def own_settings(spec: RunSpec) -> dict[str, object]:
 def text_table(table: Sequence[Row], form: str = "text", *, mark: bool = True) -> str:
     """Write rows as a table; the lowest error of a column is bold, or has a star in plain text.
 
-    Below the table, except in CSV, are the errors of each round if the stream repeats, and `notes`.
+    Below the table, except in CSV, are the errors of each round if the stream repeats, a line that explains the marks
+    in the table, and `notes`.
 
     Args:
         table: The rows.
@@ -211,7 +212,7 @@ def text_table(table: Sequence[Row], form: str = "text", *, mark: bool = True) -
     head = ["method", *domains, "mean", "seeds", "images/s"]
     body = [[r.label, *_numbers(r, domains), _mean(r), str(len(r.seeds)), f"{r.images_per_second:.0f}"] for r in table]
     marked = _lowest(body, len(domains) + 1) if mark else set()
-    below = notes(table)
+    below = [*_legend(table, form, marked), *notes(table)]
     rounds = [[row.label, *(f"{error:.1f}" for error in row.rounds)] for row in table if row.rounds]
     if form == "csv" or not rounds:
         return write_table([head, *body], form, marked, notes=below)
@@ -254,6 +255,18 @@ def notes(table: Sequence[Row]) -> list[str]:
     resets = {record.spec.resets for row in table for record in row.records}
     told = [RESET_NOTES[when] for when in ("shift", "batch") if when in resets]
     return ([AFTER_NOTE] if any_after(table) else []) + told
+
+
+def _legend(table: Sequence[Row], form: str, marked: Set[tuple[int, int]]) -> list[str]:
+    """Explain the marks that occur in a table, in one line; † has a note of its own."""
+    lowest = "* lowest error of the column" if form == "text" else "bold: lowest error of the column"
+    marks = {
+        lowest: bool(marked),
+        "± standard deviation over seeds": any(row.spread is not None for row in table),
+        "method^s was given source data": any("^s" in row.label.split(" ")[0] for row in table),
+    }
+    occurring = [mark for mark, occurs in marks.items() if occurs]
+    return ["; ".join(occurring)] if occurring else []
 
 
 def any_after(table: Sequence[Row]) -> bool:

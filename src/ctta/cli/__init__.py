@@ -35,6 +35,14 @@ from ctta.version import __version__
 __all__ = ["app", "main"]
 
 
+# Commands that, run again after an interruption, continue.
+_CONTINUING = {
+    "run": "a run resumes from its checkpoint, and finished runs are reused",
+    "reproduce": "a run resumes from its checkpoint, and finished runs are reused",
+    "demo": "finished runs are reused",
+}
+
+
 class _Group(Group):
     """Suggests the nearest command, and prints the errors of commands as one line on stderr."""
 
@@ -60,6 +68,10 @@ class _Group(Group):
             typer.echo(printable(f"UserCodeError: {exit_error('The command', error)}"), err=True)
             raise typer.Exit(1) from error
         except BrokenPipeError:  # the reader, such as `head`, closed the pipe: click exits quietly
+            raise
+        except KeyboardInterrupt:
+            if (how := _CONTINUING.get(ctx.invoked_subcommand)) is not None:
+                typer.echo(f"Interrupted. The same command continues: {how}.", err=True)
             raise
         except (CttaError, OSError) as error:
             typer.echo(printable(f"{type(error).__name__}: {error}"), err=True)

@@ -15,6 +15,7 @@ from ctta.cli.command_line import command_line
 from ctta.cli.names import check_names
 from ctta.cli.options import parse_names, parse_seeds, parse_targets
 from ctta.datasets import locate
+from ctta.datasets.catalog import no_path
 from ctta.errors import UnknownStream
 from ctta.paper.numbers import SETTINGS
 
@@ -117,7 +118,7 @@ def _own_data(dataset: str, data: Path | None) -> tuple[str, Path | None]:
     try:
         return locate(dataset, data)
     except UnknownStream:
-        raise UnknownStream(dataset, SETTINGS) from None
+        raise UnknownStream(dataset, SETTINGS, no_path(Path(dataset))) from None
 
 
 def _echo(rows: Sequence[Row]) -> None:

@@ -125,7 +125,9 @@ def run(
     )
     from ctta.cli.bar import parts_bar  # noqa: PLC0415
     from ctta.cli.progress import RunsDisplay  # noqa: PLC0415
+    from ctta.cli.steps import echo_steps  # noqa: PLC0415
     from ctta.cli.tables import echo_comparison  # noqa: PLC0415
+    from ctta.registry import get_method  # noqa: PLC0415
 
     inputs = Inputs(
         stream=stream,
@@ -160,6 +162,8 @@ def run(
                 measure_source(one, show)
     progress = None if quiet else RunsDisplay(len(jobs), out, here=workers == 1 and ray is None)
     records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
+    if not quiet:
+        echo_steps(records[0], RunFolder(out / records[0].address), learns=learn and get_method(method).learns)
     if as_json:
         write_result(json.dumps([record.to_json() for record in records], indent=1))
         return

@@ -7,11 +7,13 @@ imports torch before a dataset is opened.
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ctta._system.files import printable
 from ctta.datasets.dataset import Dataset, Wanted
 from ctta.errors import MissingData, ParameterError, UnknownStream
 from ctta.registry import NamedRegistry, is_target
@@ -297,9 +299,25 @@ def locate(stream: str, data: Path | None) -> tuple[str, Path | None]:
     if DATASETS.find(stream) is not None or (is_target(stream) and not images):
         return stream, data
     if not images and not path.exists() and os.sep not in stream:
-        DATASETS.check(stream)
+        raise UnknownStream(stream, DATASETS.names(), no_path(path))
     if not path.exists():
-        raise MissingData(f"There is no file or folder {path.absolute()}. Names of streams: ctta ls streams.")
+        raise MissingData(f"{no_path(path)} Names of streams: ctta ls streams.")
     if data is not None:
         raise ParameterError(f"{stream} is the path of the images already. Leave out --data.")
     return OWN.name, path
+
+
+def no_path(path: Path) -> str:
+    """Say that nothing exists at a path, and suggest a folder or npz of similar name next to it.
+
+    Args:
+        path: The path.
+    """
+    try:
+        beside = [other.name for other in path.parent.iterdir() if other.suffix == ".npz" or other.is_dir()]
+    except OSError:
+        beside = []
+    close = difflib.get_close_matches(path.name, beside, n=1)
+    return f"There is no file or folder {path.absolute()}." + (
+        f" Did you mean the path {printable(path.with_name(close[0]))}?" if close else ""
+    )

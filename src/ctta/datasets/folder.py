@@ -59,6 +59,12 @@ def image_folder(
             pictures = listed(inner)
             paths += pictures
             y += [number[inner.name]] * len(pictures)
+        if not paths and listed(root / name):
+            raise MissingData(
+                f"{root.absolute()} looks like class/*: the images are directly in {printable(name)}/. It must hold "
+                "one folder per domain: domain/class/*.png. Move its class folders into a folder named after their "
+                f"domain, such as {printable(root.absolute().name)}/domain/{printable(name)}/."
+            )
         if not paths:
             raise MissingData(f"The domain {name} in {root.absolute()} has no images in folders {name}/class.")
         found.append(Domain(printable(name), 0, Pictures(paths, y, prepare), files=tuple(paths), classes=len(order)))

@@ -32,23 +32,24 @@ def difference(a: Any, b: Any, where: str = "") -> str | None:
     Returns:
         The path and the kind of difference, or None if the states are bit-equal.
     """
+    here = where or "state"
     if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return None if same_bits(a, b) else _gap(a, b, where)
+        return None if same_bits(a, b) else _gap(a, b, here)
     # Tuples become lists in a checkpoint.
     a, b = (list(v) if isinstance(v, tuple) else v for v in (a, b))
     if type(a) is not type(b):
-        return f"{where}: {type(a).__name__} against {type(b).__name__}"
+        return f"{here}: {type(a).__name__} against {type(b).__name__}"
     if isinstance(a, Mapping):
         if a.keys() != b.keys():
-            return f"{where}: keys {sorted(map(str, a.keys() ^ b.keys()))} on one side only"
+            return f"{here}: keys {sorted(map(str, a.keys() ^ b.keys()))} on one side only"
         pairs = [(a[key], b[key], f"{where}.{key}" if where else str(key)) for key in a]
     elif isinstance(a, Sequence) and not isinstance(a, str):
         if len(a) != len(b):
-            return f"{where}: {len(a)} entries against {len(b)}"
+            return f"{here}: {len(a)} entries against {len(b)}"
         pairs = [(x, y, f"{where}[{i}]") for i, (x, y) in enumerate(zip(a, b, strict=True))]
     else:
         # Compare by repr too, so that NaN equals NaN.
-        return None if a == b or repr(a) == repr(b) else f"{where}: {a!r} against {b!r}"
+        return None if a == b or repr(a) == repr(b) else f"{here}: {a!r} against {b!r}"
     return next((found for pair in pairs if (found := difference(*pair))), None)
 
 

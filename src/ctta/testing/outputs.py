@@ -133,7 +133,7 @@ def _check_logits(point: str, how: str, logits: Any, shape: tuple[int, int]) -> 
         found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ContractBroken(point, f"logits {shape} from {how}", str(found))
     if logits.requires_grad or logits.grad_fn is not None:
-        raise ContractBroken(point, f"detached logits from {how}", f"grad_fn {logits.grad_fn}")
+        raise ContractBroken(point, f"detached logits from {how}", f"grad_fn {logits.grad_fn}: use .detach()")
     if not logits.isfinite().all():
         raise ContractBroken(point, f"finite logits from {how}", f"{int((~logits.isfinite()).sum())} NaN or Inf")
 

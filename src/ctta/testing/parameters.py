@@ -12,7 +12,7 @@ from ctta.classifier import Classifier
 from ctta.errors import ContractBroken, CttaError, ParameterError
 from ctta.norms import batch_norms
 from ctta.testing.alternatives import alternatives
-from ctta.testing.compare import difference
+from ctta.testing.compare import difference, same_bits
 from ctta.testing.subject import Subject
 
 _POINT = "13 every_argument_counts"
@@ -36,7 +36,10 @@ def every_argument_counts(subject: Subject) -> None:
         if tried is not None and not _exempt(name, subject, adapter):
             idle.append(f"{name} ({'; '.join(tried) or 'no value to try: give one in variations'})")
     if idle:
-        raise ContractBroken(_POINT, "every argument to change some output or cost", f"no effect of {', '.join(idle)}")
+        still = _nothing_learned(subject)
+        raise ContractBroken(
+            _POINT, "every argument to change some output or cost", f"no effect of {', '.join(idle)}{still}"
+        )
 
 
 def _exempt(name: str, subject: Subject, adapter: Adapter) -> bool:
@@ -94,6 +97,17 @@ def _draws_nothing(subject: Subject) -> bool:
     for x in subject.batches(_STEPS):
         adapter.step(x)
     return torch.equal(before, adapter.generator.get_state())
+
+
+def _nothing_learned(subject: Subject) -> str:
+    """Say so if a method that learns changed none of its parameters; otherwise return an empty text."""
+    adapter = subject.build()
+    before = [parameter.detach().clone() for parameter in adapter.trained]
+    for x in subject.batches(_STEPS):
+        adapter.step(x)
+    if not adapter.learns or any(not same_bits(old, new) for old, new in zip(before, adapter.trained, strict=True)):
+        return ""
+    return f"; no parameter changed in {_STEPS} steps: self.descend(loss) was not called"
 
 
 def _short(arguments: dict[str, Any]) -> str:
