@@ -24,9 +24,15 @@ POINTS = {
     "extra_state": ("reset_restores", "resume_bit_equal"),
 }
 # To resume, every second pair of method and family, for the other points every third, so that each method and each
-# family has some of them; tests/hostile/contract_points.py has all.
+# family has some of them; tests/hostile/contract_points.py has all. MEMO takes many passes for every image.
 CASES = [
-    (method, family, point)
+    pytest.param(
+        method,
+        family,
+        point,
+        marks=pytest.mark.trial if point != "resume_bit_equal" or method == "memo" else (),
+        id=f"{method}-{family}-{point}",
+    )
     for i, method in enumerate(sorted(methods()))
     for j, family in enumerate(FAMILIES)
     for point in POINTS[family]

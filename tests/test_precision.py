@@ -36,6 +36,7 @@ def test_bf16_rounds_the_logits_and_no_more(name: str) -> None:
     assert (fp32 - bf16).abs().max() < 0.036 * fp32.abs().max()
 
 
+@pytest.mark.trial
 @pytest.mark.slow
 @pytest.mark.skipif(
     not torch.ops.mkldnn._is_mkldnn_bf16_supported(),

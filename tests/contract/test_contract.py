@@ -29,8 +29,8 @@ CALLS = {
     "ask_and_learn_is_step",
     "forget_leaves_no_trace",
 }
-# Points that take many steps.
-LONG = {"memory_is_flat"}
+# Points that take many steps, or many adapters.
+LONG = {"clean_stream", "every_argument_counts", "memory_is_flat"}
 MANY_STEPS = (pytest.mark.trial,)
 LEFT_OUT = {"bn": set(), "ln": ONCE | CALLS, "gn": ONCE | CALLS | STATE}
 

@@ -17,7 +17,10 @@ from ctta.testing.compare import difference
 from device.cases import CASES, MEAN, STATES, STD, batches, on_cpu
 
 every_case = pytest.mark.parametrize("name", CASES)
-every_state = pytest.mark.parametrize("name", STATES)
+# Every second one in `make test`, all of them with `make test-trials`.
+every_state = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.trial if i % 2 else ()) for i, name in enumerate(STATES)]
+)
 
 
 @cache

@@ -128,7 +128,7 @@ def test_the_momentum_figure_has_a_panel_per_corruption_and_one_for_the_mean(mak
     assert panels["mean"] == [[7.0, 6.5], [6.5], [7.5, 7.5]]
     assert len({panel.get_ylim() for panel in figure.axes if panel.get_visible()}) == 1
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()][-1].startswith("the one momentum of lowest error")
+    assert [text.get_text() for text in legend.get_texts()][-1] == "lowest error (no ties)"
 
 
 def test_the_best_momentum_is_counted_over_corruptions_and_equals_share_the_point(make: Make) -> None:

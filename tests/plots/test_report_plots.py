@@ -113,7 +113,7 @@ def test_the_error_so_far_ends_at_the_error_of_the_whole_stream(group: Group) ->
 
 
 def test_a_long_stream_is_thinned_and_keeps_its_end(tmp_path: Path) -> None:
-    steps = steps_of((4, 2, 3)) * 84
+    steps = [step | {"index": index} for index, step in enumerate(steps_of((4, 2, 3)) * 84)]
     write_run(tmp_path, record_of("tent", steps), steps)
     (group,) = read_groups([tmp_path])
     (curve,) = plot_running_errors(logged(group), row_styles(group.rows)).canvas.panels[0].lines
