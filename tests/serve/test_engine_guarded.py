@@ -296,6 +296,22 @@ def test_cooldown_then_probation_then_ok_and_a_second_alarm_costs_more() -> None
     assert (watch.phase, watch.left) == ("probation", 3 * 3 * 6)
 
 
+def test_the_probation_lasts_as_long_as_the_harm_took_to_show() -> None:
+    lengths = []
+    for healthy in (2, 100, 1000):
+        watch = Watch(parse_rules("agreement < 0.5: fallback"), cooldown=3)
+        for _ in range(healthy):
+            watch.observe(seen(0.9))
+        while watch.observe(seen(0.0)).alarm is None:
+            pass
+        taken = watch.batches
+        while watch.phase == "cooldown":
+            watch.observe(seen(0.9))
+        lengths.append((taken, watch.left))
+    # An excess of 1 over 50 images per batch: the third bad batch fires. Three cooldowns at least, 240 batches at most.
+    assert lengths == [(5, 9), (103, 103), (1003, 240)]
+
+
 def test_a_return_to_the_source_forgets_what_had_become_usual() -> None:
     watch = Watch(parse_rules("drift > usual + 1: fallback"), cooldown=3)
     for _ in range(30):

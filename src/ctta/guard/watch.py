@@ -15,9 +15,10 @@ Phase = Literal["ok", "cooldown", "probation"]
 Restore = Literal["good", "source"]
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
-#: Batches of probation for every batch of cooldown and every strike: harm that appeared slowly needs time to appear
-#: again, and the more so after a second alarm.
+#: Batches of probation for every batch of cooldown and every strike.
 _PROBATION = 3
+#: Harm that took long to appear needs as long to appear again: the probation lasts as long, but not longer than this.
+_LONGEST_PROBATION = 240
 #: An adapter that has not learnt yet equals its reference. These are its usual values until enough others were
 #: observed; otherwise harm from the very first batch on would count as usual.
 _UNADAPTED = {"agreement": 1.0, "drift": 0.0, "regret": 0.0, "lost_diversity": 0.0}
@@ -50,8 +51,9 @@ class Watch:
         rules: The rules; the first that fires decides.
         every: Number of batches from one comparison with the reference to the next; in probation and for the first 8
             batches, 1.
-        cooldown: Batches without learning after an alarm; a probation follows, three times as long for every strike. An
-            alarm in probation doubles the cooldown, up to eight times.
+        cooldown: Batches without learning after an alarm; a probation follows, three times as long for every strike,
+            and at least as long as it took to the alarm, up to 240 batches. An alarm in probation doubles the
+            cooldown, up to eight times.
         patience: How much excess, in images, raises an alarm. It is divided by 1 + ``strikes``.
         memory: Number of values from which the usual value is computed.
         forgive: Batches without an alarm after which an alarm is forgotten.
@@ -60,6 +62,7 @@ class Watch:
         action: The action of the last alarm, while it is in effect.
         left: Batches left of the cooldown or the probation.
         length: Batches of the last cooldown.
+        probation: Batches of the probation after it.
         batches: Batches observed.
         alarms: Alarms so far.
         strikes: Alarms that are not forgotten yet, at most 3.
@@ -79,6 +82,7 @@ class Watch:
     action: Action | None = None
     left: int = 0
     length: int = 0
+    probation: int = 0
     batches: int = 0
     alarms: int = 0
     strikes: int = 0
@@ -121,7 +125,7 @@ class Watch:
         if self.phase == "cooldown":
             self.left -= 1
             if self.left <= 0:
-                self._enter("probation", _PROBATION * max(1, self.strikes) * self.length)
+                self._enter("probation", self.probation)
             return QUIET
         fired = self._add(signals)
         if fired is not None:
@@ -199,7 +203,9 @@ class Watch:
         again = self.phase == "probation"
         self.length = min(2 * self.length, 8 * self.cooldown) if again else max(self.length, self.cooldown)
         self.alarms += 1
-        self.strikes, self.since = min(self.strikes + 1, 3), 0
+        self.strikes = min(self.strikes + 1, 3)
+        self.probation = max(_PROBATION * self.strikes * self.length, min(self.since, _LONGEST_PROBATION))
+        self.since = 0
         self.action = rule.action
         self._enter("cooldown", self.length)
         if rule.action == "freeze":
@@ -221,4 +227,4 @@ class Watch:
             self.action = None
 
 
-_NUMBERS = ("left", "length", "batches", "alarms", "strikes", "since")
+_NUMBERS = ("left", "length", "probation", "batches", "alarms", "strikes", "since")
