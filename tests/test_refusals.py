@@ -37,6 +37,31 @@ def test_images_with_an_alpha_channel_behind_are_refused() -> None:
     assert images_tensor(torch.zeros(2, 64, 4, 4)).shape == (2, 64, 4, 4)
 
 
+@pytest.mark.parametrize(
+    ("shape", "hint"),
+    [
+        ((4, 16, 16, 3), r"x\.permute\(0, 3, 1, 2\)"),
+        ((4, 1, 16, 16), r"x\.expand\(-1, 3, -1, -1\)"),
+        ((4, 4, 16, 16), r"alpha, with x\[:, :3\]"),
+    ],
+)
+def test_wrong_channels_get_the_line_that_mends_them(shape: tuple[int, ...], hint: str) -> None:
+    for model in (bn_cnn(), ctta.Classifier(bn_cnn(), mean=[0.5] * 3, std=[0.25] * 3)):
+        with pytest.raises(errors.ImageShape, match=hint):
+            ctta.Source(model).predict(torch.rand(shape))
+
+
+def test_a_mean_of_grey_levels_is_refused() -> None:
+    with pytest.raises(errors.ParameterError, match=r"images in \[0, 1\].*divide mean and std by 255"):
+        ctta.Classifier(bn_cnn(), mean=[127.5] * 3, std=[64.0] * 3)
+
+
+def test_an_array_and_a_pair_are_told_from_wrong_dtypes() -> None:
+    for given in (np.zeros((2, 3, 16, 16), np.float32), (torch.zeros(2, 3, 16, 16), torch.zeros(2))):
+        with pytest.raises(errors.ImageDtype, match=r"torch\.from_numpy, and pass the images only"):
+            ctta.Source(bn_cnn()).step(given)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("channels", [1, 4])
 def test_images_with_other_channels_than_the_model_are_refused(channels: int) -> None:
     x = torch.rand(4, channels, 16, 16)

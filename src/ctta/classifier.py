@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm
 
+from ctta._checks.images import channel_hint
 from ctta._checks.model import check_logits, check_model
 from ctta._system.module_caches import ModuleCaches, drop_caches
 from ctta._system.module_copy import note_empty_tables
@@ -68,6 +69,10 @@ class Classifier(nn.Module):
             raise ParameterError("Classifier needs both mean and std, or neither.")
         if std is not None and not all(s > 0 for s in std):
             raise ParameterError(f"Classifier needs a std above 0 in every channel. Got {tuple(std)} instead.")
+        if mean is not None and max(mean, default=0.0) > 1:
+            raise ParameterError(
+                f"Classifier needs the mean of images in [0, 1]. Got {tuple(mean)}; divide mean and std by 255."
+            )
         # torch.compile wraps the user's net. Adapters copy the net itself, and their steps are not compiled.
         self.model: nn.Module = getattr(model, "_orig_mod", model)
         self.precision: Precision = "fp32"
@@ -92,7 +97,7 @@ class Classifier(nn.Module):
             if x.shape[1] != self.mean.shape[1]:
                 raise ImageShape(
                     f"Images must have the {self.mean.shape[1]} channels of mean and std; got {tuple(x.shape)}. "
-                    "Repeat a grey channel with x.expand(-1, 3, -1, -1)."
+                    + channel_hint(x, self.mean.shape[1])
                 )
             x = (x - self.mean) / self.std
         bf16 = self.precision == "bf16"
@@ -112,7 +117,7 @@ class Classifier(nn.Module):
                 raise
             raise ImageShape(
                 f"Images for {self._title} must have {first.in_channels} channels; got {tuple(x.shape)}. "
-                "Repeat a grey channel with x.expand(-1, 3, -1, -1), and drop an alpha channel with x[:, :3]."
+                + channel_hint(x, first.in_channels)
             ) from error
 
     if TYPE_CHECKING:

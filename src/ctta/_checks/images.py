@@ -35,10 +35,14 @@ def check_images(x: Tensor) -> Tensor | None:
         >>> check_images(x)
         tensor([False,  True])
     """
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        found = x.dtype if isinstance(x, Tensor) else type(x).__name__
+    if not isinstance(x, Tensor):
         raise ImageDtype(
-            f"Images must be a float tensor with values in [0, 1]; got {found}. Divide uint8 images by 255."
+            f"Images must be a float tensor with values in [0, 1]; got {type(x).__name__}. "
+            "Convert an array with torch.from_numpy, and pass the images only, without their labels."
+        )
+    if not x.is_floating_point():
+        raise ImageDtype(
+            f"Images must be a float tensor with values in [0, 1]; got {x.dtype}. Divide uint8 images by 255."
         )
     if x.dim() != 4 or 0 in x.shape:
         raise ImageShape(
@@ -56,7 +60,21 @@ def check_images(x: Tensor) -> Tensor | None:
             + (
                 "Divide grey levels by 255."
                 if low >= 0 and high > 2
-                else "Do not normalise in the loader: Classifier(model, mean=..., std=...) does it."
+                else "Do not normalise in the loader: give mean and std to ctta.adapt or ctta.Classifier instead."
             )
         )
     return broken
+
+
+def channel_hint(x: Tensor, channels: int) -> str:
+    """Say what to do with images that have another number of channels than a network expects.
+
+    Args:
+        x: The images (N, C, H, W).
+        channels: The number of channels that the network expects.
+    """
+    if x.shape[-1] == channels:
+        return "Put the channels first with x.permute(0, 3, 1, 2)."
+    if x.shape[1] == 1:
+        return f"Repeat a grey channel with x.expand(-1, {channels}, -1, -1)."
+    return f"Drop further channels, such as alpha, with x[:, :{channels}]."

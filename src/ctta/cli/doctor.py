@@ -132,7 +132,7 @@ def _print_recommendation(console: Console, diagnosis: Diagnosis) -> None:
         return
     arguments = "".join(f", {name}={value!r}" for name, value in advice.arguments.items())
     method = "" if advice.method == "trio" else f', method="{advice.method}"'
-    console.print(f"recommended: ctta.adapt(net{method}{arguments})", highlight=False, markup=False)
+    console.print(f"recommended: ctta.adapt(model{method}{arguments})", highlight=False, markup=False)
     for reason in advice.reasons:
         console.print(f"  {reason}", highlight=False, markup=False)
     if diagnosis.seconds:
