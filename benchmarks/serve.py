@@ -254,7 +254,7 @@ def _tensor_bytes() -> int:
     gc.collect()
     storages = {}
     for found in gc.get_objects():
-        if type(found) in (Tensor, Parameter):
+        if type(found) in (Tensor, Parameter) and found.layout is torch.strided:
             storage = found.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()
     return sum(storages.values())
