@@ -97,7 +97,7 @@ def _check_resumed(folder: Path, tally: Tally) -> None:
     service = _service(folder)
     try:
         for stream, index in saved.items():
-            if index is None:
+            if index is None or not index.entries:
                 tally.saw("streams killed before their first snapshot")
                 continue
             last = index.entries[-1].info.name
