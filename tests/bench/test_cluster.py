@@ -218,7 +218,9 @@ def test_the_command_starts_a_cluster_of_its_own_and_prints_only_records(ray: An
     command = [sys.executable, "-c", "from ctta.cli import main; main()", *shlex.split(line)]
     ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     assert [record["spec"]["seed"] for record in json.loads(ended.stdout)] == [0, 1]
-    assert sorted(line.split(":")[0][4:] for line in ended.stderr.splitlines()) == ["tent seed 0", "tent seed 1"]
+    *runs, size, warning = ended.stderr.splitlines()
+    assert sorted(line.split(":")[0][4:] for line in runs) == ["tent seed 0", "tent seed 1"]
+    assert size.startswith("15 domains x 20 images") and warning.startswith("FEW STEPS")
 
 
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
