@@ -29,11 +29,12 @@ DATASET, MODEL = "cifar10-c", "cifar10_resnet20"
 #: Experiments, with the images per corruption of their published runs.
 FIGURES = {"alpha": 200, "beta": 500, "gamma": 500, "reset-thresholds": 500, "entropy": 2000, "teacher": 2000}
 TRADEOFF = "tradeoff"
+COSTS = RESULTS / "costs.json"
 
 
 def main() -> None:
     """Draw the figures."""
-    known = [*FIGURES, TRADEOFF]
+    known = [*FIGURES, *([TRADEOFF] if COSTS.exists() else [])]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("names", nargs="*", metavar="figure", help=f"of {', '.join(known)}; all by default")
     names = parser.parse_args().names or known
@@ -62,7 +63,7 @@ def outcomes(name: str, records: Sequence[Record]) -> list[Outcome]:
 
 def methods_by_cost(records: Sequence[Record]) -> list[Method]:
     """Return every method with a measured cost and a run on 2,000 images, except the unadapted source."""
-    (report,) = json.loads((RESULTS / "costs.json").read_bytes())["reports"]
+    (report,) = json.loads(COSTS.read_bytes())["reports"]
     costs = {row["name"].removesuffix(" fp32"): row["value"] for row in report["rows"]}
     errors = {run.spec.method: run.mean for run in plain_runs(records, DATASET, MODEL, 2000)}
     return [Method(name, costs[name], error) for name, error in errors.items() if name in costs and name != "source"]
