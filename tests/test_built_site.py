@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +11,8 @@ import pytest
 import ctta
 
 SITE = Path(__file__).parents[1] / "site"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
-pytestmark = [
-    pytest.mark.docs,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, as Debian's package chromium installs it"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+pytestmark = pytest.mark.docs
 
 
 def test_search_works_from_a_folder_and_asks_no_other_host(browser: Any) -> None:

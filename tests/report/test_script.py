@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +10,9 @@ import pytest
 from ctta.report import write_report
 from run_folders import make_run, record_of, steps_of, write_run
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WIDE = tuple(f"weather_{number}" for number in range(20))
 
-pytestmark = [
-    pytest.mark.docs,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, as Debian's package chromium installs it"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+pytestmark = pytest.mark.docs
 
 
 @pytest.fixture
