@@ -161,6 +161,33 @@ def test_doctor_warns_of_norms_that_run_after_those_left_out() -> None:
 
 
 @pytest.mark.parametrize("method", [ctta.SAR, ctta.DeYO])
+def test_the_first_step_warns_of_norms_that_run_after_those_left_out(
+    method: type[ctta.Adapter], caplog: pytest.LogCaptureFixture
+) -> None:
+    x = torch.rand(4, 3, 16, 16)
+    adapter = method(Backwards())
+    assert not caplog.records
+    adapter.step(x)
+    assert caplog.messages == [
+        f"{method.__name__} does not train the last stage, and took layer1.1 for it, but layer2.1 runs later and is "
+        'trained. Name the modules of the last stage, such as last_stage="layer4".'
+    ]
+    adapter.step(x)
+    assert len(caplog.messages) == 1
+    assert not any(layer._forward_pre_hooks for layer in adapter.modules())
+
+
+@pytest.mark.parametrize("method", [ctta.SAR, ctta.DeYO])
+def test_the_first_step_is_silent_if_the_last_stage_is_named_or_found(
+    method: type[ctta.Adapter], caplog: pytest.LogCaptureFixture
+) -> None:
+    x = torch.rand(4, 3, 16, 16)
+    for adapter in (method(Backwards(), last_stage="layer2"), method(Transformer(8))):  # type: ignore[call-arg]
+        adapter.step(x)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("method", [ctta.SAR, ctta.DeYO])
 def test_the_last_stage_can_be_named(method: type[ctta.Adapter], tmp_path: Path) -> None:
     model = Backwards()
     adapter = method(model, last_stage="layer4, layer3.1")

@@ -86,7 +86,6 @@ def test_a_convolution_that_only_a_forward_pass_shows_is_trained_in_planes(
     adapter, planes = ctta.DMSE(model), ctta.DMSE(model)
     planes._layout = torch.contiguous_format
     planes.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    planes._layout_proven = True
     assert torch.equal(begin(adapter, x).logits, planes.step(x).logits)
     assert adapter._layout is torch.contiguous_format and adapter.steps == 1
     assert difference(adapter.state_dict(), planes.state_dict()) is None
@@ -98,7 +97,7 @@ def test_a_safe_network_is_observed_once_and_keeps_its_layout() -> None:
         nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 4, 1, 2), nn.Flatten(), nn.Linear(196, 3))
     )
     adapter.step(torch.rand(2, 3, 16, 16))
-    assert adapter._layout_proven and adapter._layout is torch.channels_last
+    assert adapter._seen_learning and adapter._layout is torch.channels_last
 
 
 def test_adapting_and_training_a_slim_network_leaves_the_heap_sound() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from ctta._adapter.last_stage import norm_order, trained_later
 from ctta._system.imports import message_of
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
@@ -175,22 +176,11 @@ def _report(name: str, cls: type[Adapter], classifier: Classifier, images: torch
 
 
 def _trained_later(adapter: Adapter, left_out: set[str], images: torch.Tensor) -> tuple[str, ...]:
-    """Return the norm layers of maps and tokens that run after a layer that is left out, and are not left out."""
-    order: dict[str, None] = {}
-
-    def note(name: str, images_in: tuple[torch.Tensor, ...]) -> None:
-        # A norm of pooled features belongs to the head, and is trained.
-        if name in left_out or images_in[0].dim() > 2:
-            order.setdefault(name)
-
+    """Return the norm layers that run after a layer that is left out, and are not left out."""
     model = copy.deepcopy(adapter.student)
-    for name, layer in norm_layers(model.model).items():
-        layer.register_forward_pre_hook(lambda layer, args, name=name: note(name, args))
-    with torch.no_grad():
+    with torch.no_grad(), norm_order(model.model) as order:
         model(images.to(next(model.parameters(), images)))
-    names = list(order)
-    first = next((index for index, name in enumerate(names) if name in left_out), len(names))
-    return tuple(name for name in names[first:] if name not in left_out)
+    return trained_later(order, left_out)
 
 
 def _norms_left_out(adapter: Adapter) -> tuple[str, ...]:

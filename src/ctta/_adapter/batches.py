@@ -28,8 +28,8 @@ class BatchPart(MethodPart):
     invalid: Literal["raise", "answer"]
     reset_every: int | None
     _layout: torch.memory_format
-    # Whether a forward pass has shown that the network can learn in its layout.
-    _layout_proven: bool = False
+    # Whether the first forward pass of learning is over, which shows what the modules of a network do not.
+    _seen_learning: bool = False
     _keeps_statistics: bool
     _follows_predictions: bool
     recent_classes: Tensor | None
@@ -103,7 +103,7 @@ class BatchPart(MethodPart):
         self._tell_networks()
         try:
             with noting(self) if self._keeps_statistics else nullcontext():
-                with self._proving_layout():
+                with self._observing_first_pass():
                     work = self.adapt(x)
                     first = work.logits if isinstance(work, Step) else next(work)
                 if isinstance(work, Step):
@@ -128,11 +128,15 @@ class BatchPart(MethodPart):
         return Step(step.logits, step.loss, {**step.log, "diversity": diversity(step.logits).item()})
 
     @contextmanager
-    def _proving_layout(self) -> Iterator[None]:
-        """Raise _UnsafeLayout in the first pass if the network must not learn in channels_last."""
-        with nullcontext() if self._layout_proven else SafeConvolutions():  # type: ignore[no-untyped-call]
+    def _observing_first_pass(self) -> Iterator[None]:
+        """Let the method look at the first pass; raise _UnsafeLayout in it if it must not run in channels_last."""
+        if self._seen_learning:
             yield
-        self._layout_proven = True
+            return
+        checked = SafeConvolutions if self._layout is torch.channels_last else nullcontext
+        with self.first_pass(), checked():
+            yield
+        self._seen_learning = True
 
     def _in_safe_layout(self, begin: Callable[[], Result]) -> Result:
         """Begin a step; if the network cannot learn in channels_last, begin again in planes, where all can."""
@@ -140,7 +144,6 @@ class BatchPart(MethodPart):
             return begin()
         except _UnsafeLayout:
             self._layout = torch.contiguous_format
-            self._layout_proven = True
             self.to(memory_format=self._layout)  # type: ignore[call-overload]
             return begin()
 

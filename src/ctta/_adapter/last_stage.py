@@ -6,13 +6,19 @@ SAR and DeYO do not train the last stage. Their code finds it with a list of lay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from itertools import takewhile
+from typing import Any
 
 from torch import nn
 
+from ctta._adapter.method import MethodPart
 from ctta.errors import ParameterError
-from ctta.norms import norm_layers
+from ctta.norms import norm_affine, norm_layers
+
+logger = logging.getLogger("ctta")
 
 # Both published choices are the last quarter: one of a ResNet's four stages, three of a ViT-B's twelve blocks.
 _PARTS = 4
@@ -21,21 +27,79 @@ _FEWEST_STAGES = 3
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
-def before_last_stage(model: nn.Module, names: str | None = None) -> Callable[[str], bool]:
-    """Return a function that decides by the name of a norm layer whether SAR and DeYO train it.
+class SparesLastStage(MethodPart):
+    """A method that trains the norm layers before the last stage only."""
+
+    last_stage: str | None
+    _left_out: tuple[str, ...]
+
+    def begin_before(self, last_stage: str | None) -> None:
+        """Finish the construction: train the weights and biases of the norm layers before the last stage.
+
+        Args:
+            last_stage: The modules of the last stage, separated by commas. None finds them by structure.
+
+        Raises:
+            ParameterError: If the network has no module of such a name.
+        """
+        model = self.student.model
+        self.last_stage = last_stage
+        self._left_out = tuple(last_stage_norms(model) if last_stage is None else _norms_inside(model, last_stage))
+        self.begin(norm_affine(model, keep=lambda layer_name: layer_name not in self._left_out))
+
+    @contextmanager
+    def first_pass(self) -> Iterator[None]:
+        """Log a warning if the forward pass runs a layer that is trained after one of the last stage."""
+        with norm_order(self.student.model) as order:
+            yield
+        if self.last_stage is None and (later := trained_later(order, self._left_out)):
+            logger.warning(
+                "%s does not train the last stage, and took %s for it, but %s runs later and is trained. Name the "
+                'modules of the last stage, such as last_stage="layer4".',
+                type(self).__name__,
+                " to ".join(dict.fromkeys((self._left_out[0], self._left_out[-1]))),
+                later[0],
+            )
+
+
+@contextmanager
+def norm_order(model: nn.Module) -> Iterator[list[str]]:
+    """Collect the names of the norm layers in the order in which the forward passes in this context run them.
+
+    Norm layers of pooled features, which belong to the head, are left out.
 
     Args:
         model: The network, without a Classifier around it.
-        names: The modules of the last stage, separated by commas. None finds them by structure.
-
-    Raises:
-        ParameterError: If the network has no module of such a name.
     """
-    left_out = last_stage_norms(model) if names is None else _norms_inside(model, names)
-    return lambda layer_name: layer_name not in left_out
+    names: list[str] = []
+
+    def note(name: str, given: tuple[Any, ...]) -> None:
+        if name not in names and given and given[0].dim() > 2:
+            names.append(name)
+
+    handles = [
+        layer.register_forward_pre_hook(lambda layer, given, name=name: note(name, given))
+        for name, layer in norm_layers(model).items()
+    ]
+    try:
+        yield names
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
-def _norms_inside(model: nn.Module, names: str) -> set[str]:
+def trained_later(order: list[str], left_out: Collection[str]) -> tuple[str, ...]:
+    """Return the layers that run after the first one that is left out, and are not left out.
+
+    Args:
+        order: The names of the norm layers in the order of the forward pass.
+        left_out: The names of those that are not trained.
+    """
+    first = next((index for index, name in enumerate(order) if name in left_out), len(order))
+    return tuple(name for name in order[first:] if name not in left_out)
+
+
+def _norms_inside(model: nn.Module, names: str) -> list[str]:
     """Return the names of the norm layers in some modules."""
     modules = dict(model.named_modules())
     wanted = [name.strip() for name in names.split(",") if name.strip()]
@@ -47,7 +111,7 @@ def _norms_inside(model: nn.Module, names: str) -> set[str]:
                 f"{name!r} is none of them. It has: {children}."
             )
     inside = {id(part) for name in wanted for part in modules[name].modules()}
-    return {name for name, layer in norm_layers(model).items() if id(layer) in inside}
+    return [name for name, layer in norm_layers(model).items() if id(layer) in inside]
 
 
 def last_stage_norms(model: nn.Module) -> dict[str, nn.Module]:
@@ -56,7 +120,8 @@ def last_stage_norms(model: nn.Module) -> dict[str, nn.Module]:
     The stages, or the blocks if the network has only one stage, are the longest row of similar modules nearest to the
     root. The last quarter of them, rounded down, is left out, and so is what follows up to the first linear layer, such
     as the final norm of a transformer. Modules are taken in the order in which they were registered: a constructor does
-    not know the size of the images, without which it cannot run a forward pass. `ctta.doctor` compares the two orders.
+    not know the size of the images, without which it cannot run a forward pass. The first step compares this order with
+    that of the forward pass, and so does `ctta.doctor`.
 
     Args:
         model: The network, without a Classifier around it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
@@ -98,6 +99,10 @@ class MethodPart(AdapterState):
         """
         shown = {name: x.flip(-1) if name in self.mirrored else x for name in self.answers_with}
         return self.combine(*(getattr(self, name)(images) for name, images in shown.items()))
+
+    def first_pass(self) -> AbstractContextManager[None]:
+        """Return the context of the first forward pass of learning, in which a method may look at the network."""
+        return nullcontext()
 
     # A method calls these.
 

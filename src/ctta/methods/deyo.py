@@ -13,19 +13,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta._adapter.last_stage import before_last_stage
+from ctta._adapter.last_stage import SparesLastStage
 from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView
 from ctta.errors import ParameterError
 from ctta.functional import entropy
-from ctta.norms import norm_affine, source_statistics_where_single, use_batch_statistics
+from ctta.norms import source_statistics_where_single, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.recipes import WITHOUT_BATCH_NORM, per_dataset
 from ctta.registry import register
 
 
 @register
-class DeYO(Adapter):
+class DeYO(SparesLastStage, Adapter):
     """Minimise the entropy of confident predictions that depend on the shape of the object.
 
     Low entropy alone does not mean that a prediction is based on the object. DeYO destroys the object's shape, for
@@ -84,9 +84,8 @@ class DeYO(Adapter):
                 f"The 'destroy' parameter of DeYO must be 'patch', 'occlusion' or a function. Got {destroy!r} instead."
             )
         self._destroyed = destroy if callable(destroy) else views[destroy]
-        self.last_stage = last_stage
         use_batch_statistics(self.student)
-        self.begin(norm_affine(self.student.model, keep=before_last_stage(self.student.model, last_stage)))
+        self.begin_before(last_stage)
 
     def adapt(self, x: Tensor) -> Learning:
         """Predict, then take one step on the samples that pass both filters, if there are any."""

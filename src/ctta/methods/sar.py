@@ -12,17 +12,17 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta._adapter.last_stage import before_last_stage
+from ctta._adapter.last_stage import SparesLastStage
 from ctta.adapter import Adapter, Learning, Step
 from ctta.methods._parts.entropy_loss import EntropyLoss, entropy_loss
-from ctta.norms import norm_affine, use_batch_statistics
+from ctta.norms import use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.recipes import WITHOUT_BATCH_NORM, per_dataset
 from ctta.registry import register
 
 
 @register
-class SAR(Adapter):
+class SAR(SparesLastStage, Adapter):
     """Minimise entropy where the loss surface is flat, and restore the source if the model collapses.
 
     For each batch SAR drops uncertain samples, moves the weights a little uphill, and descends with the gradient found
@@ -85,10 +85,9 @@ class SAR(Adapter):
         self.come_mass = come_mass
         self._entropy = entropy_loss(self)
         check_bounds(self, e_margin=(0, 1), rho=(0, 1e3), reset_constant=(0, math.inf))
-        self.last_stage = last_stage
         use_batch_statistics(self.student)
         self.register_buffer("average", None)
-        self.begin(norm_affine(self.student.model, keep=before_last_stage(self.student.model, last_stage)))
+        self.begin_before(last_stage)
 
     def adapt(self, x: Tensor) -> Learning:
         """Predict, climb by rho, descend with the gradient found there, and restore the source after a collapse."""
