@@ -9,7 +9,9 @@ alarm is a false alarm.
 With ``--json`` the outcomes are kept as they come, and those that are in the file already are not measured again.
 
 Tasks: "digits"; "cifar10-first" and "cifar10-last", 600 of the first or last 5,000 test images under each corruption in
-batches of 50; "results-first" and "results-last", healthy only, the same images in batches of 200 as in docs/results.
+batches of 50; "results-first" and "results-last", healthy only, the same images in batches of 200 as in docs/results;
+"results" and "results-bundled", healthy only, the length of docs/results: 2,000 images under each corruption in batches
+of 200, with ResNet-20 and with the bundled network.
 """
 
 from __future__ import annotations
@@ -45,6 +47,8 @@ TASKS: dict[str, Callable[[Path], Task]] = {
     "cifar10-last": lambda data: cifar(data, 5000, 50, 600),
     "results-first": lambda data: cifar(data, 0, 200, 600),
     "results-last": lambda data: cifar(data, 5000, 200, 600),
+    "results": lambda data: cifar(data, 0, 200, 2000),
+    "results-bundled": lambda data: cifar(data, 0, 200, 2000, "cifar10_resnet20_ctta"),
 }
 
 

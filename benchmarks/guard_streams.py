@@ -56,7 +56,7 @@ def digits() -> Task:
     return Task(load_model("digits_resnet8").classifier, [(b.x, b.y) for b in stream], lambda method: {})
 
 
-def cifar(data: Path, first: int, batch_size: int, images: int) -> Task:
+def cifar(data: Path, first: int, batch_size: int, images: int, network: str = "cifar10_resnet20") -> Task:
     """CIFAR-10-C at severity 5.
 
     Args:
@@ -64,11 +64,13 @@ def cifar(data: Path, first: int, batch_size: int, images: int) -> Task:
         first: Position of the first test image to take.
         batch_size: Images per batch.
         images: Images per corruption.
+        network: A network of this project; its weights are bundled or in the folder.
     """
     test = load(data, "test")
     clean = Images(test.x[first : first + images], test.y[first : first + images])
     stream = continual(corrupted(clean, keep=True), batch_size=batch_size)
-    source = load_model("cifar10_resnet20", data / "cifar10_resnet20.safetensors").classifier
+    weights = data / f"{network}.safetensors"
+    source = load_model(network, weights if weights.exists() else None).classifier
     return Task(source, [(b.x, b.y) for b in stream], lambda method: get_method(method).recipe("cifar10-c"))
 
 

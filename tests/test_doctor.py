@@ -115,3 +115,27 @@ def test_a_models_own_complaint_is_told_method_by_method() -> None:
 
 def test_an_installed_module_can_be_named() -> None:
     assert isinstance(load_model("torch.nn:Identity"), nn.Identity)
+
+
+SOFTMAX_FILE = """
+from torch import nn
+layers = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 7)
+logits, probabilities = nn.Sequential(*layers), nn.Sequential(*layers, nn.Softmax(1))
+"""
+
+
+def test_a_model_that_returns_probabilities_is_warned_about(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(SOFTMAX_FILE)
+    options = ["--image-size", "16", "--method", "source"]
+    told = CliRunner().invoke(app, [f"{path}:probabilities", *options]).output
+    assert "remove the softmax" in " ".join(told.split())
+    assert "warning" not in CliRunner().invoke(app, [f"{path}:logits", *options]).output
+
+
+def test_methods_that_fail_in_the_same_way_are_listed_together(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("from torch import nn\nmodel = nn.Sequential(nn.Flatten(), nn.Linear(48, 4), nn.Linear(4, 3))\n")
+    options = ["--image-size", "16", "--method", "source", "--method", "dmse"]
+    told = " ".join(CliRunner().invoke(app, [f"{path}:model", *options]).output.split())
+    assert told.count("shapes cannot be multiplied") == 1 and "dmse, source cannot adapt it" in told

@@ -21,6 +21,10 @@ from ctta.registry import methods
 
 #: Sizes of the batches that are timed.
 TIMED = (1, 16)
+_PROBABILITIES = (
+    "the model seems to return probabilities. Every method applies a softmax itself and needs logits: remove the softmax "
+    "at the end of the model."
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class Diagnosis:
         seconds: How long a step of the recommended adapter takes on this machine, in seconds, by images in the batch.
             Empty if no image size was given.
         methods: A report for each method.
+        warnings: What is probably wrong with the model. Empty if no image size was given.
     """
 
     model: str
@@ -78,6 +83,7 @@ class Diagnosis:
     recommended: Recommendation | None = None
     seconds: dict[int, float] = field(default_factory=dict, compare=False)
     methods: list[MethodReport] = field(default_factory=list)
+    warnings: tuple[str, ...] = ()
 
 
 def examine(
@@ -122,6 +128,7 @@ def examine(
         recommended=recommended,
         seconds=seconds,
         methods=[_report(name, cls, classifier, images) for name, cls in sorted(chosen.items())],
+        warnings=(_PROBABILITIES,) if images is not None and _returns_probabilities(classifier, images) else (),
     )
 
 
@@ -138,6 +145,18 @@ def _recommend(classifier: Classifier, images: torch.Tensor | None) -> tuple[Rec
     except BaseException:  # noqa: BLE001, the user's code may raise anything; each method reports it
         return None, {}
     return advice, seconds
+
+
+def _returns_probabilities(classifier: Classifier, images: torch.Tensor) -> bool:
+    """Check whether the outputs for every image are positive and add up to one; errors are reported per method."""
+    try:
+        with torch.no_grad():
+            outputs = copy.deepcopy(classifier).eval()(images.to(next(classifier.parameters(), images)))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001, the user's code may raise anything
+        return False
+    return bool((outputs >= 0).all() and torch.allclose(outputs.sum(1), outputs.new_ones(len(outputs)), atol=1e-3))
 
 
 def _head_works(classifier: Classifier, images: torch.Tensor) -> bool:

@@ -73,5 +73,6 @@ def test_the_filter_hides_groups_with_their_links_and_runs(page: Any) -> None:
     assert links.last.inner_text().startswith("Runs")
     search.fill("nothing like this")
     assert (links.count(), headings.filter(has_text="cifar10-c").count()) == (1, 0)
+    assert page.get_by_role("status").inner_text().strip() == "No run has such a name."
     search.fill("")
-    assert links.count() == 3
+    assert links.count() == 3 and page.get_by_role("status").inner_text() == ""

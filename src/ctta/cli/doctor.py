@@ -95,6 +95,8 @@ def _print(diagnosis: Diagnosis) -> None:
     norms = ", ".join(f"{count} {kind}" for kind, count in diagnosis.norms.items()) or "none"
     console.print(f"{diagnosis.model}: {diagnosis.parameters:,} parameters", highlight=False)
     console.print(f"head: {head}\nnorm layers: {norms}\n", highlight=False)
+    for warning in diagnosis.warnings:
+        console.print(f"warning: {warning}\n", highlight=False, markup=False)
     _print_recommendation(console, diagnosis)
     table = Table("method", "trains", "smallest batch", "memory", "passes", "source data", box=None, pad_edge=False)
     for report in diagnosis.methods:
@@ -121,9 +123,12 @@ def _print(diagnosis: Diagnosis) -> None:
                 highlight=False,
                 markup=False,
             )
-    refused = [report for report in diagnosis.methods if report.refusal is not None]
-    for report in refused:
-        console.print(f"{report.name} cannot adapt it: {report.refusal}", highlight=False, markup=False)
+    refusals: dict[str, list[str]] = {}
+    for report in diagnosis.methods:
+        if report.refusal is not None:
+            refusals.setdefault(report.refusal, []).append(report.name)
+    for refusal, names in refusals.items():
+        console.print(f"{', '.join(names)} cannot adapt it: {refusal}", highlight=False, markup=False)
 
 
 def _print_recommendation(console: Console, diagnosis: Diagnosis) -> None:

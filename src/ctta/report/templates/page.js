@@ -33,7 +33,8 @@ filter.type = "search";
 filter.placeholder = "tent, dmse lr";
 const label = document.createElement("label");
 label.className = "filter";
-label.append("Show only runs named ", filter);
+const none = document.createElement("output");
+label.append("Show only runs named ", filter, none);
 document.querySelector("header").append(label);
 filter.addEventListener("input", () => {
   // Commas separate alternatives; every word of one must occur.
@@ -46,4 +47,5 @@ filter.addEventListener("input", () => {
     section.hidden = !section.querySelector("tbody tr:not([hidden])");
     document.querySelector(`nav a[href="#${section.id}"]`).parentElement.hidden = section.hidden;
   }
+  none.textContent = document.querySelector("section.group:not([hidden])") ? "" : " No run has such a name.";
 });
