@@ -345,12 +345,12 @@ POINTS = [
 
 
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("statistics", ["prior:16", "moving:0.3"])
+@pytest.mark.parametrize("statistics", [pytest.param("prior:16", marks=pytest.mark.trial), "moving:0.3"])
 def test_the_contract_holds_with_other_statistics(statistics: str, point: str) -> None:
     dict(checks())[point](Subject(lambda model, **more: ctta.DMSE(model, statistics=statistics, **more), trained))
 
 
-@pytest.mark.parametrize("kind", [None, NormAct])
+@pytest.mark.parametrize("kind", [None, pytest.param(NormAct, marks=pytest.mark.trial)])
 @pytest.mark.parametrize("statistics", BLENDS, ids=str)
 def test_a_frozen_adapter_has_its_statistics_exports_and_goes_into_the_users_net(
     statistics: Statistics, kind: type | None

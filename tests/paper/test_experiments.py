@@ -141,6 +141,7 @@ def test_a_figure_is_drawn_from_its_runs(tmp_path: Path) -> None:
     assert all(f"incorrect ({share} %)" in text and f"correct ({100 - share} %)" in text for share in wrong)
 
 
+@pytest.mark.trial
 def test_the_clean_source_is_asked_after_the_stream_with_and_without_learning(tmp_path: Path) -> None:
     told = reproduce("clean-source", "digits", "--images", "50", *FEW, "--methods", "source,rmt", out=tmp_path)
     rows = {row["row"]: row for row in told["rows"]}
@@ -161,7 +162,9 @@ def test_sizes_beyond_what_is_asked_for_are_left_out(tmp_path: Path) -> None:
     assert any("needs more than 200 images" in note and "RDumb, 500 images" in note for note in told["notes"])
 
 
-@pytest.mark.parametrize("name", ["gradual", "main", "long"])
+@pytest.mark.parametrize(
+    "name", ["main", *(pytest.param(name, marks=pytest.mark.trial) for name in ("gradual", "long"))]
+)
 def test_the_size_of_a_domain_is_told_also_where_it_comes_again_and_again(
     tmp_path: Path, clean_images: Path, name: str
 ) -> None:
@@ -177,6 +180,7 @@ def test_sizes_that_are_a_tables_own_are_no_deviation(tmp_path: Path, monkeypatc
     assert not any("ANOTHER SIZE" in note for note in notes)
 
 
+@pytest.mark.trial
 def test_random_orders_are_ten_different_streams(tmp_path: Path) -> None:
     told = reproduce("orders", "digits", "--images", "4", "--methods", "source", out=tmp_path)
     (row,) = told["rows"]
@@ -191,6 +195,7 @@ def test_an_experiment_about_other_data_is_refused(tmp_path: Path) -> None:
         assert result.exit_code == 1 and f"ParameterError: The experiment {name} is about" in result.output
 
 
+@pytest.mark.trial
 def test_saying_what_is_usual_finds_the_same_run(tmp_path: Path) -> None:
     base = ("--images", "4")
     default = reproduce("reset", "digits", *base, out=tmp_path)["rows"][0]["runs"]
