@@ -1,8 +1,9 @@
-"""Compare the choices of statistics without learning: `python -m benchmarks.choice_of_statistics --help`.
+"""Compare the choices of statistics, with and without learning: `python -m benchmarks.choice_of_statistics --help`.
 
 Streams of one domain each, from the first or the last half of the CIFAR-10 test images: with and without corruption, in
 batches of several sizes, with classes shuffled, in clumps, sorted, or one of them more than half of all images. For
 every kind of stream it prints the error of each fixed choice, that of "auto", and how far it is from the best of them.
+The method "bn" does not learn; any other method with batch norms does, from the source anew on every stream.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ctta._system.files import write_atomically
 from ctta.corruptions import corrupt
 from ctta.datasets.array_files import read_npz
 from ctta.nets import classifier
+from ctta.registry import get_method
 
 FIXED = ("source", "share:0.2", "share:0.4", "share:0.7", "batch")
 CORRUPTIONS = ("gaussian_noise", "motion_blur", "fog", "pixelate")
@@ -103,9 +105,8 @@ def streams(x: Tensor, y: Tensor, kind: Kind) -> Iterator[tuple[Tensor, Tensor]]
         yield images.float() / 255, y[index]
 
 
-def wrong_predictions(source: ctta.Classifier, statistics: str, x: Tensor, y: Tensor, batch_size: int) -> int:
-    """Count wrong predictions along a stream, by a new adapter that does not learn."""
-    adapter = ctta.Source(source) if statistics == "source" else ctta.BN(source, statistics=statistics)
+def wrong_predictions(adapter: ctta.Adapter, x: Tensor, y: Tensor, batch_size: int) -> int:
+    """Count the wrong predictions of a new adapter along a stream."""
     wrong = 0
     for start in range(0, len(y), batch_size):
         images = x[start : start + batch_size]
@@ -121,12 +122,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, required=True, help="npz of the CIFAR-10 test images")
     parser.add_argument("--model", default="cifar10_resnet20_ctta")
     parser.add_argument("--weights", type=Path)
+    parser.add_argument("--method", default="bn", help="the method that predicts, and learns unless it is bn")
     parser.add_argument("--half", choices=["first", "last"], default="last")
     parser.add_argument("--only", default="", help="part of the name of a stream, such as sorted")
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    source = classifier(args.model, args.weights)
+    source, make = classifier(args.model, args.weights), get_method(args.method)
     arrays, labels = read_npz(args.data)
     middle = len(labels) // 2
     half = slice(0, middle) if args.half == "first" else slice(middle, None)
@@ -140,7 +142,8 @@ def main(arguments: list[str] | None = None) -> None:
         for images, classes in streams(x, y, kind):
             count += len(classes)
             for statistics in errors:
-                errors[statistics] += wrong_predictions(source, statistics, images, classes, kind.batch_size)
+                adapter = make(source, **make.recipe("cifar10-c") | {"statistics": statistics})
+                errors[statistics] += wrong_predictions(adapter, images, classes, kind.batch_size)
         found[str(kind)] = {statistics: 100 * wrong / count for statistics, wrong in errors.items()}
         row = found[str(kind)]
         cells = [f"{row[statistics]:.1f}" for statistics in [*FIXED, "auto"]]
