@@ -145,3 +145,10 @@ def test_digits_are_never_mirrored() -> None:
     assert default_arguments(ctta.Trio, "digits")["mirror"] is False
     assert default_arguments(ctta.Trio, "cifar10-c")["mirror"] is True
     assert "mirror" not in default_arguments(ctta.DMSE, "digits")
+
+
+def test_a_small_batch_learns_at_a_lower_rate_and_leaves_no_trace_of_it_in_the_state() -> None:
+    adapter = trio(batch_size=64)
+    before = adapter.state_dict()["_extra_state"]["optimizer"]["param_groups"]
+    adapter.step(torch.rand(8, 3, 16, 16, dtype=torch.float64))
+    assert adapter.state_dict()["_extra_state"]["optimizer"]["param_groups"] == before

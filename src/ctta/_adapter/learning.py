@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -157,15 +158,23 @@ class LearningState(OptionalState):
         self._optimizer = self._new_optimizer()
         self._load_optimizer(self._initial_optimizer)
 
-    def scale_lr(self, factor: float) -> None:
-        """Scale the learning rate that the optimizer was built with.
+    @contextmanager
+    def scaled_lr(self, factor: float) -> Iterator[None]:
+        """Scale the learning rate of the optimizer in this context.
 
         Args:
-            factor: The factor; 1 returns to the original rate.
+            factor: The factor.
         """
         assert self._optimizer is not None
-        for group in self._optimizer.param_groups:
-            group["lr"] = factor * group.setdefault("initial_lr", group["lr"])
+        groups = self._optimizer.param_groups
+        rates = [group["lr"] for group in groups]
+        try:
+            for group, rate in zip(groups, rates, strict=True):
+                group["lr"] = factor * rate
+            yield
+        finally:
+            for group, rate in zip(groups, rates, strict=True):
+                group["lr"] = rate
 
     def source_of_trained(self) -> list[Tensor]:
         """Return the source values of the trained parameters, in order."""

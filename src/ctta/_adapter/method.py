@@ -66,8 +66,6 @@ class MethodPart(AdapterState):
     mirrored: tuple[str, ...] = ()
 
     student: Classifier
-    # The factor on the learning rate in the current call of descend; None leaves the rate as it is.
-    _rate: float | None = None
 
     # A method overrides these.
 
@@ -175,27 +173,29 @@ class MethodPart(AdapterState):
         finally:
             self._drop_gradients()
 
-    def descend(self, loss: Tensor, *, rate: float | None = None) -> None:
+    def descend(self, loss: Tensor, *, rate: float = 1.0) -> None:
         """Take one optimizer step; if the loss or a gradient is not finite, end the step and change nothing.
 
         Args:
             loss: The loss, a scalar.
-            rate: A factor on the learning rate that the optimizer was built with; see `scale_lr`.
+            rate: A factor on the learning rate in this step.
         """
         self.require_gradient(loss.requires_grad)
         self.require_finite(loss).backward()  # type: ignore[no-untyped-call]
-        self._rate = rate
-        self.apply_gradients()
+        self.apply_gradients(rate=rate)
 
-    def apply_gradients(self) -> None:
-        """Step the optimizer with the current gradients, if all of them are finite."""
+    def apply_gradients(self, *, rate: float = 1.0) -> None:
+        """Step the optimizer with the current gradients, if all of them are finite.
+
+        Args:
+            rate: A factor on the learning rate in this step.
+        """
         assert self._optimizer is not None, "a method's __init__ must end with self.begin(parameters)"
         self.require_gradient(any(p.grad is not None for p in self.student.parameters()))
         self.require_finite(nn.utils.get_total_norm([p.grad for p in self.trained if p.grad is not None]))
         self.keep_for_undo()
-        if self._rate is not None:
-            self.scale_lr(self._rate)
-        self._optimizer.step()
+        with self.scaled_lr(rate):
+            self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
 
     def _refuse_own_statistics(self, free: bool) -> None:

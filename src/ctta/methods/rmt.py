@@ -159,9 +159,8 @@ class RMT(Adapter):
     def _warm_up(self, steps: int) -> None:
         self.keep_for_undo()
         for i in range(steps):
-            self.scale_lr((i + 1) / steps)
-            self.attempt(self.warm_up_step)
-        self.scale_lr(1.0)
+            with self.scaled_lr((i + 1) / steps):
+                self.attempt(self.warm_up_step)
         self.remember()
 
     def warm_up_step(self) -> None:
