@@ -104,8 +104,8 @@ def interrupted_call_is_whole(name: str, chance: random.Random, call: Call = ste
     where = f"{name} {arguments}, {call.__name__}, {guarded=}, interrupted at line {line} of {lines}"
     assert torn is None, f"{where}: {torn}"
     _goes_on(adapter, subject, arguments, before if undone else after, batches[4])
-    # The number of lines differs a little from call to call: one that was to be interrupted at its end may finish.
-    assert interrupted is not None or not undone, f"{where}: neither interrupted nor finished"
+    # The number of lines differs from call to call, as some work is done once in a process: a call may finish.
+    assert interrupted is not None or difference(after, found) is None, f"{where}: neither interrupted nor finished"
     return undone
 
 
