@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import multiprocessing
 import os
@@ -15,6 +16,8 @@ from safetensors.torch import save_file
 
 import ctta
 from ctta import errors
+from ctta.augment import View
+from ctta.registry import methods
 from ctta.testing.compare import difference
 from ctta.version import __version__
 from reference import flip, net, projector, stream, vector
@@ -31,6 +34,22 @@ def test_a_loaded_adapter_continues_bit_for_bit(tmp_path: Path) -> None:
     assert isinstance(second, ctta.DMSE) and second.settings["seed"] == 3 and second.steps == 4
     for batch in x[4:]:
         assert torch.equal(first(batch), second(batch))
+
+
+@pytest.mark.parametrize("method", sorted(methods()))
+def test_a_copy_of_an_adapter_is_saved_and_loaded_like_the_original(method: str, tmp_path: Path) -> None:
+    adapter = methods()[method](net())
+    for name, each in {"plain": adapter, "guarded": ctta.Guarded(adapter)}.items():
+        copy.deepcopy(each).save(tmp_path / name)
+        loaded = ctta.Adapter.load(tmp_path / name, net())
+        assert type(loaded) is type(each) and difference(loaded.state_dict(), each.state_dict()) is None
+
+
+def test_a_view_that_differs_from_the_default_is_still_asked_for(tmp_path: Path) -> None:
+    ctta.DMSE(net(), view=View(noise=0.0)).save(tmp_path / "a.ctta")
+    with pytest.raises(errors.CheckpointError, match="view=View"):
+        ctta.Adapter.load(tmp_path / "a.ctta", net())
+    ctta.Adapter.load(tmp_path / "a.ctta", net(), view=View(noise=0.0))
 
 
 def test_a_file_carries_method_settings_source_and_versions_as_json_and_no_pickle(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -295,10 +295,15 @@ def settings_of(adapter: Adapter) -> dict[str, Any]:
     for name, value in adapter.settings.items():
         if isinstance(value, _PLAIN):
             described[name] = value
-        elif value is not defaults[name] and not isinstance(value, Tensor):
+        elif not _same(value, defaults[name]) and not isinstance(value, Tensor):
             # A tensor given to the constructor (prototypes) is saved as state; a function or module is not.
             described[name] = {"custom": getattr(value, "__qualname__", type(value).__qualname__)}
     return described
+
+
+def _same(value: object, default: object) -> bool:
+    # A copy of an adapter has a copy of its view; other objects need not have a sensible comparison.
+    return value is default or (is_dataclass(default) and type(value) is type(default) and value == default)
 
 
 def _arguments(settings: dict[str, Any], overrides: Mapping[str, Any], path: object) -> dict[str, Any]:
