@@ -51,7 +51,7 @@ pythons: .venv/.installed
 
 # The fast tests with the lowest versions that pyproject.toml allows.
 lowest: .venv-lowest/.installed
-	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not track and not docs and not slow and not shared_data"
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist loadfile -m "not models and not ray and not serve and not track and not docs and not slow and not shared_data and not trial"
 
 # Thousands of damaged files and killed runs: the long forms of tests/hostile; parts by `python -m hostile NAME`.
 hostile: .venv/.installed
