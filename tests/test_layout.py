@@ -92,12 +92,25 @@ def test_a_convolution_that_only_a_forward_pass_shows_is_trained_in_planes(
     assert all(p.is_contiguous() for p in adapter.parameters())
 
 
+@pytest.mark.parametrize("method", [ctta.RoTTA, ctta.NOTE])
+@pytest.mark.parametrize("begin", [lambda adapter, x: adapter.step(x), lambda adapter, x: adapter.ask(x).learn()])
+def test_a_method_that_learns_later_from_a_memory_is_observed_when_it_learns(
+    method: type[ctta.Adapter], begin: Callable[[ctta.Adapter, Tensor], ctta.Step]
+) -> None:
+    torch.manual_seed(0)
+    adapter = method(hiding("matrix"), memory_size=8, update_every=8)  # type: ignore[call-arg]
+    for steps in (1, 2, 3):
+        begin(adapter, torch.rand(4, 3, 16, 16))
+        assert adapter.steps == steps
+        assert adapter._layout is (torch.channels_last if steps == 1 else torch.contiguous_format)
+
+
 def test_a_safe_network_is_observed_once_and_keeps_its_layout() -> None:
     adapter = ctta.Tent(
         nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 4, 1, 2), nn.Flatten(), nn.Linear(196, 3))
     )
     adapter.step(torch.rand(2, 3, 16, 16))
-    assert adapter._seen_learning and adapter._layout is torch.channels_last
+    assert adapter._layout_proven and adapter._layout is torch.channels_last
 
 
 def test_adapting_and_training_a_slim_network_leaves_the_heap_sound() -> None:

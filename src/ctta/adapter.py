@@ -118,6 +118,7 @@ class Adapter(CheckedArguments, BatchPart):
         # Eval mode: no dropout and no stochastic depth.
         self.student = copy.deepcopy(source).eval()
         self._layout = fastest_layout(self.student)
+        self._layout_proven = self._layout is not torch.channels_last
         self.student.to(memory_format=self._layout)  # type: ignore[call-overload]
         self.student.precision = precision
         if not isinstance(chosen, Batch):

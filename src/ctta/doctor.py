@@ -22,8 +22,8 @@ from ctta.registry import methods
 #: Sizes of the batches that are timed.
 TIMED = (1, 16)
 _PROBABILITIES = (
-    "the model seems to return probabilities. Every method applies a softmax itself and needs logits: remove the softmax "
-    "at the end of the model."
+    "the model seems to return probabilities. Every method applies a softmax itself and needs logits: remove the "
+    "softmax at the end of the model."
 )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ctta._adapter.layout import UnsafeLayout
 from ctta.errors import AnswerFinished
 
 if TYPE_CHECKING:
@@ -35,11 +36,12 @@ class Answer:
         self._work: Generator[Tensor, None, Step] | None = None
         self._before: Savepoint | None = None
         self._adapter = adapter
+        self._start = start
         try:
             adapter._lock.hold(self)
             self._before = adapter._savepoint()
             with torch.enable_grad():
-                self._work = start()
+                self._work = self._start()
                 # A copy, because learning will use the original logits.
                 self.logits = next(self._work).clone()
         except BaseException:
@@ -57,6 +59,11 @@ class Answer:
                 step = finish(work)
             self._end()
             return step
+        except UnsafeLayout:
+            # A method that learns from a memory runs its first pass with a gradient after the prediction.
+            self._undo()
+            self._adapter._use_planes()
+            return Answer(self._adapter, self._start).learn()
         except BaseException:
             self._undo()
             raise

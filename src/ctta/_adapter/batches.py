@@ -7,10 +7,10 @@ from contextlib import contextmanager, nullcontext
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ctta._adapter.answer import finish
-from ctta._adapter.layout import SafeConvolutions, _UnsafeLayout
+from ctta._adapter.layout import UnsafeLayout, refuse_unsafe_backward
 from ctta._adapter.method import Learning, MethodPart, Result, Step, _NonFiniteStep
 from ctta._adapter.recent_classes import concentration, with_batch
 from ctta._checks.images import check_images
@@ -28,8 +28,10 @@ class BatchPart(MethodPart):
     invalid: Literal["raise", "answer"]
     reset_every: int | None
     _layout: torch.memory_format
-    # Whether the first forward pass of learning is over, which shows what the modules of a network do not.
-    _seen_learning: bool = False
+    # What only a forward pass shows: whether the method has looked at one, and whether the network can learn in its
+    # layout.
+    _first_pass_seen: bool = False
+    _layout_proven: bool = False
     _keeps_statistics: bool
     _follows_predictions: bool
     recent_classes: Tensor | None
@@ -103,7 +105,7 @@ class BatchPart(MethodPart):
         self._tell_networks()
         try:
             with noting(self) if self._keeps_statistics else nullcontext():
-                with self._observing_first_pass():
+                with self._watching_first_pass(), self._watching_layout():
                     work = self.adapt(x)
                     first = work.logits if isinstance(work, Step) else next(work)
                 if isinstance(work, Step):
@@ -112,7 +114,8 @@ class BatchPart(MethodPart):
                     self.require_finite(first.sum())
                     logits = first
                     yield logits
-                    step = finish(work)
+                    with self._watching_layout():
+                        step = finish(work)
         except _NonFiniteStep:
             self._count_skipped()
         finally:
@@ -128,24 +131,41 @@ class BatchPart(MethodPart):
         return Step(step.logits, step.loss, {**step.log, "diversity": diversity(step.logits).item()})
 
     @contextmanager
-    def _observing_first_pass(self) -> Iterator[None]:
-        """Let the method look at the first pass; raise _UnsafeLayout in it if it must not run in channels_last."""
-        if self._seen_learning:
+    def _watching_first_pass(self) -> Iterator[None]:
+        with nullcontext() if self._first_pass_seen else self.first_pass():
+            yield
+        self._first_pass_seen = True
+
+    @contextmanager
+    def _watching_layout(self) -> Iterator[None]:
+        """Raise UnsafeLayout in a forward pass, the first with a gradient, that must not run in channels_last."""
+
+        def check(student: nn.Module, images: tuple[Tensor, ...], logits: Tensor) -> None:
+            if logits.requires_grad and self._layout is torch.channels_last:
+                refuse_unsafe_backward(logits)
+                self._layout_proven = True
+
+        if self._layout_proven:
             yield
             return
-        checked = SafeConvolutions if self._layout is torch.channels_last else nullcontext
-        with self.first_pass(), checked():
+        hook = self.student.register_forward_hook(check)
+        try:
             yield
-        self._seen_learning = True
+        finally:
+            hook.remove()
 
     def _in_safe_layout(self, begin: Callable[[], Result]) -> Result:
         """Begin a step; if the network cannot learn in channels_last, begin again in planes, where all can."""
         try:
             return begin()
-        except _UnsafeLayout:
-            self._layout = torch.contiguous_format
-            self.to(memory_format=self._layout)  # type: ignore[call-overload]
+        except UnsafeLayout:
+            self._use_planes()
             return begin()
+
+    def _use_planes(self) -> None:
+        self._layout = torch.contiguous_format
+        self._layout_proven = True
+        self.to(memory_format=self._layout)  # type: ignore[call-overload]
 
     @torch.no_grad()
     def _answer(self, x: Tensor) -> Tensor:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.autograd.graph import Node
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils.parametrize import ParametrizationList
-from torch.utils._python_dispatch import TorchDispatchMode
 
 # In torch 2.13 on a CPU with AVX2 but not AVX-512 the backward pass of a strided 1x1 convolution in channels_last
 # writes past the end of its buffers if it has fewer input channels. Grouped and transposed ones are not affected.
@@ -61,26 +61,32 @@ def _unsafe_in_channels_last(layer: nn.Module) -> bool:
     return any(shape[1] < _FEWEST_CHANNELS and shape[2:] == (1, 1) for shape in weights)
 
 
-class _UnsafeLayout(BaseException):
-    """A network in channels_last runs a convolution whose backward pass would corrupt memory.
+class UnsafeLayout(Exception):
+    """A network in channels_last has run a convolution whose backward pass would corrupt memory."""
 
-    Not an Exception, so that a model's own ``except Exception`` does not hide it.
+
+def refuse_unsafe_backward(logits: Tensor) -> None:
+    """Raise UnsafeLayout if the backward pass from these logits would run such a convolution in channels_last.
+
+    The modules of a network do not show all of its convolutions: a forward pass may call F.conv2d with any tensor. The
+    graph that autograd has recorded does.
+
+    Args:
+        logits: Logits that need a gradient.
     """
+    waiting, seen = [logits.grad_fn], set[Node]()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.name() == "ConvolutionBackward0" and _unsafe_backward(node):
+            raise UnsafeLayout
+        waiting += [earlier for earlier, _ in node.next_functions]
 
 
-class SafeConvolutions(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Context in which such a convolution raises _UnsafeLayout before its backward pass can run.
-
-    The modules of a network do not show all of its convolutions: a forward pass may call F.conv2d with any tensor.
-    """
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Check a convolution, and call any operation as it is."""
-        if function is torch.ops.aten.convolution.default:
-            _, weight, _, stride, _, _, transposed, _, groups = args
-            narrow = weight.shape[1] < _FEWEST_CHANNELS and weight.shape[2:] == (1, 1)
-            if narrow and max(stride) > 1 and groups == 1 and not transposed:
-                raise _UnsafeLayout
-        return function(*args, **(kwargs or {}))
+def _unsafe_backward(convolution: Any) -> bool:
+    if max(convolution._saved_stride) == 1 or convolution._saved_groups > 1 or convolution._saved_transposed:
+        return False
+    shape = convolution._saved_weight.shape
+    return bool(shape[1] < _FEWEST_CHANNELS and shape[2:] == (1, 1))
