@@ -125,6 +125,20 @@ class Adapter(CheckedArguments, BatchPart):
             self._refuse_own_statistics(self.uses_batch_statistics)
             choose_statistics(self.student, chosen)
 
+    def begin(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Finish the construction: set the parameters to train, build their optimizer, remember the initial state.
+
+        Args:
+            parameters: The parameters to train. All others are frozen.
+
+        Raises:
+            NothingToTrain: If the method learns and there are none.
+            MethodError: If one of them is not a parameter, or the method does not declare its passes or does not store
+                an argument.
+        """
+        self._refuse_forgotten()
+        super().begin(parameters)
+
     def forward(self, x: Tensor) -> Tensor:
         """Predict for a batch, then learn from it.
 
@@ -308,12 +322,22 @@ class Adapter(CheckedArguments, BatchPart):
     @property
     def settings(self) -> dict[str, Any]:
         """Every constructor argument with its value."""
+        self._refuse_forgotten()
         return {name: getattr(self, name) for name in self.arguments()}
+
+    def _refuse_forgotten(self) -> None:
+        """Raise MethodError if an argument is not stored."""
+        for name in self.arguments():
+            if not hasattr(self, name):
+                raise errors.MethodError(
+                    f"{type(self).__name__} takes {name!r} and does not store it, so that it could not be saved. Write "
+                    f"self.{name} = {name} in __init__, before self.begin()."
+                )
 
     def __repr__(self) -> str:
         """Summarise the adapter in one line: method, settings that differ from the defaults, and what it adapts."""
         defaults = self.arguments()
-        given = [f"{k}={_short(v)}" for k, v in self.settings.items() if not _same(v, defaults[k])]
+        given = [f"{k}={_short(v)}" for k, v in self.settings.items() if not checkpoint.is_default(v, defaults[k])]
         parameters = list(self.student.parameters())
         trained, total = sum(p.numel() for p in parameters if p.requires_grad), sum(p.numel() for p in parameters)
         device = next((p.device for p in self.student.parameters()), torch.device("cpu"))
@@ -333,10 +357,6 @@ class Adapter(CheckedArguments, BatchPart):
         """
         self.training = mode
         return self
-
-
-def _same(value: object, default: object) -> bool:
-    return value is default or (isinstance(value, (bool, int, float, str)) and value == default)
 
 
 def _short(value: object) -> str:

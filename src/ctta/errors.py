@@ -38,6 +38,7 @@ The built-in exception that an error also is stands in brackets.
     │   ├── UnknownKey              of a TOML file
     │   └── UnknownArgument (TypeError)  the method has no argument of this name
     ├── PluginError                 an installed plug-in cannot be used
+    ├── MethodError                 a method of the user's own does not do what every method must
     ├── DeviceUnavailable           torch has no such device here
     ├── UserCodeError               code the user named is missing, raised, or exited
     ├── ConcurrentUse               two calls in one adapter at the same time
@@ -278,6 +279,10 @@ class UnknownArgument(UnknownName, TypeError):
 
 class PluginError(CttaError):
     """A method, model or dataset of an installed package cannot be imported or used."""
+
+
+class MethodError(CttaError):
+    """A method of the user's own does not do what every method must."""
 
 
 class DeviceUnavailable(CttaError):

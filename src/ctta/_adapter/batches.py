@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Literal
 
@@ -16,7 +16,7 @@ from ctta._adapter.recent_classes import concentration, with_batch
 from ctta._checks.images import check_images
 from ctta._system.forward_pass import tell_concentration
 from ctta.batch_norm import noting, statistics_of
-from ctta.errors import BatchTooSmall, InferenceMode, NonFiniteImages, NotTraceable
+from ctta.errors import BatchTooSmall, InferenceMode, MethodError, NonFiniteImages, NotTraceable
 from ctta.functional import diversity
 from ctta.norms import batch_norms, source_statistics_where_single
 from ctta.statistics import Batch, Source, Statistics
@@ -107,6 +107,7 @@ class BatchPart(MethodPart):
             with noting(self) if self._keeps_statistics else nullcontext():
                 with self._watching_first_pass(), self._watching_layout():
                     work = self.adapt(x)
+                    self._refuse_work(work)
                     first = work.logits if isinstance(work, Step) else next(work)
                 if isinstance(work, Step):
                     step = work
@@ -116,6 +117,7 @@ class BatchPart(MethodPart):
                     yield logits
                     with self._watching_layout():
                         step = finish(work)
+                    self._refuse_result(step)
         except _NonFiniteStep:
             self._count_skipped()
         finally:
@@ -129,6 +131,20 @@ class BatchPart(MethodPart):
         elif self._follows_predictions:
             self.recent_classes = with_batch(self.recent_classes, step.logits)
         return Step(step.logits, step.loss, {**step.log, "diversity": diversity(step.logits).item()})
+
+    def _refuse_work(self, work: object) -> None:
+        if not isinstance(work, (Step, Generator)):
+            raise MethodError(
+                f"adapt() of {type(self).__name__} returned {type(work).__name__}. Return a ctta.adapter.Step; or "
+                "yield the logits, learn, and return a Step."
+            )
+
+    def _refuse_result(self, step: object) -> None:
+        if not isinstance(step, Step):
+            raise MethodError(
+                f"adapt() of {type(self).__name__} yielded the logits and then returned {type(step).__name__}. End it "
+                "with: return Step(logits, loss.item(), log)."
+            )
 
     @contextmanager
     def _watching_first_pass(self) -> Iterator[None]:

@@ -295,15 +295,22 @@ def settings_of(adapter: Adapter) -> dict[str, Any]:
     for name, value in adapter.settings.items():
         if isinstance(value, _PLAIN):
             described[name] = value
-        elif not _same(value, defaults[name]) and not isinstance(value, Tensor):
+        elif not is_default(value, defaults[name]) and not isinstance(value, Tensor):
             # A tensor given to the constructor (prototypes) is saved as state; a function or module is not.
             described[name] = {"custom": getattr(value, "__qualname__", type(value).__qualname__)}
     return described
 
 
-def _same(value: object, default: object) -> bool:
-    # A copy of an adapter has a copy of its view; other objects need not have a sensible comparison.
-    return value is default or (is_dataclass(default) and type(value) is type(default) and value == default)
+def is_default(value: object, default: object) -> bool:
+    """Return whether an argument has its default value.
+
+    Args:
+        value: The value.
+        default: The default.
+    """
+    # A copy of an adapter has a copy of its view, which is a dataclass; other objects may compare in ways of their own.
+    comparable = isinstance(value, _PLAIN) or (is_dataclass(default) and type(value) is type(default))
+    return value is default or (comparable and value == default)
 
 
 def _arguments(settings: dict[str, Any], overrides: Mapping[str, Any], path: object) -> dict[str, Any]:

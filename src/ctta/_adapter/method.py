@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ctta._adapter.state import AdapterState
 from ctta.batch_norm import statistics_of
 from ctta.classifier import Classifier
-from ctta.errors import ModelError, NothingToTrain, ParameterError
+from ctta.errors import MethodError, ModelError, NothingToTrain, ParameterError
 from ctta.norms import batch_norms
 from ctta.statistics import Batch, Source
 
@@ -112,8 +112,11 @@ class MethodPart(AdapterState):
 
         Raises:
             NothingToTrain: If the method learns and there are none.
+            MethodError: If one of them is not a parameter, or the method does not declare its passes.
         """
         trained = list(dict.fromkeys(parameters))
+        self._refuse_undeclared()
+        self._refuse_buffers(trained)
         if self.learns:
             self.require_trainable(trained)
         layers = [layer for layer in batch_norms(self.student) if not isinstance(statistics_of(layer), Batch | Source)]
@@ -121,6 +124,23 @@ class MethodPart(AdapterState):
         learning = {id(p) for p in trained}
         frozen = {f"student.{n}" for n, p in self.student.named_parameters() if id(p) not in learning}
         self._start(trained, frozen)
+
+    def _refuse_undeclared(self) -> None:
+        if not hasattr(self, "passes"):
+            raise MethodError(
+                f"{type(self).__name__} declares no passes. Add passes = (forward, backward) to the class: the forward "
+                "passes of a batch through a network in one step, and how many of them are differentiated."
+            )
+
+    def _refuse_buffers(self, trained: Sequence[Tensor]) -> None:
+        names = {id(buffer): name for name, buffer in self.named_buffers()}
+        for tensor in trained:
+            if not isinstance(tensor, nn.Parameter):
+                what = f"the buffer {names[id(tensor)]!r}" if id(tensor) in names else "a tensor that is none"
+                raise MethodError(
+                    f"{type(self).__name__} can train parameters only; begin() was given {what}. Make it an "
+                    "nn.Parameter, or leave it out."
+                )
 
     def require_trainable(self, found: Sequence[object]) -> None:
         """Raise NothingToTrain if the method found nothing to adapt in the model.
