@@ -253,6 +253,7 @@ def test_methods_with_statistics_of_their_own_refuse_the_option() -> None:
         """A method that never uses batch statistics but does not declare it."""
 
         learns = False
+        passes = (1, 0)
 
         def __init__(self, model: nn.Module, **options: Any) -> None:
             super().__init__(model, **options)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm
 
 from ctta._checks.images import channel_hint
-from ctta._checks.model import check_logits, check_model
+from ctta._checks.model import check_logits, check_model, look_like_probabilities
 from ctta._system.module_caches import ModuleCaches, drop_caches
 from ctta._system.module_copy import note_empty_tables
 from ctta._system.tensor_digest import add_value
@@ -210,9 +210,12 @@ class Classifier(nn.Module):
         made = g @ weight.mT + (0 if bias is None else _detached(bias))
         # A loose tolerance, because a bf16 pass rounds; the output of a wrong layer is off by as much as the logits.
         if made.shape != logits.shape or (made - logits).abs().max() > 0.05 * logits.abs().max() + 1e-3:
+            advice = self._advice
+            if look_like_probabilities(logits):
+                advice = "The model seems to return probabilities: remove the softmax at its end."
             raise HeadNotFound(
                 f"{self.head_name!r} was taken for the head of {self._title}, but its output "
-                f"{tuple(made.shape)} is not the model's logits {tuple(logits.shape)}. {self._advice}"
+                f"{tuple(made.shape)} is not the model's logits {tuple(logits.shape)}. {advice}"
             )
         self._trusted = True
 

@@ -11,12 +11,13 @@ import torch
 from torch import nn
 
 from ctta._adapter.last_stage import norm_order, trained_later
+from ctta._checks.model import look_like_probabilities
 from ctta._system.imports import message_of
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
 from ctta.errors import HeadNotFound
 from ctta.norms import norm_layers
-from ctta.recommend import Recommendation, adapt, recommend, seconds_per_step
+from ctta.recommend import Recommendation, build, recommend, seconds_per_step
 from ctta.registry import methods
 
 #: Sizes of the batches that are timed.
@@ -90,7 +91,7 @@ def examine(
     model: nn.Module,
     *,
     image_size: int | None = None,
-    channels: int = 3,
+    channels: int | None = None,
     among: Mapping[str, type[Adapter]] | None = None,
 ) -> Diagnosis:
     """Recommend an adapter for a model, and build every method around it.
@@ -100,7 +101,7 @@ def examine(
     Args:
         model: The model, or a Classifier.
         image_size: Height and width of the images.
-        channels: Channels of the images.
+        channels: Channels of the images. None takes those of the mean, or of the first convolution.
         among: The methods to build, by name. The default is every built-in or registered method.
 
     Example:
@@ -115,6 +116,7 @@ def examine(
     kinds = Counter(type(layer).__name__ for layer in norm_layers(classifier.model).values())
     images = None
     if image_size is not None:
+        channels = channels or _channels(classifier)
         images = torch.rand(2, channels, image_size, image_size, generator=torch.Generator().manual_seed(0))
     recommended, seconds = _recommend(classifier, images)
     found = classifier.head_name is not None and (images is None or _head_works(classifier, images))
@@ -132,11 +134,19 @@ def examine(
     )
 
 
+def _channels(classifier: Classifier) -> int:
+    """Return how many channels the images of a classifier have, as far as it shows; three otherwise."""
+    if classifier.mean is not None:
+        return classifier.mean.shape[1]
+    first = next((layer for layer in classifier.model.modules() if isinstance(layer, nn.Conv2d)), None)
+    return 3 if first is None else first.in_channels
+
+
 def _recommend(classifier: Classifier, images: torch.Tensor | None) -> tuple[Recommendation | None, dict[int, float]]:
     """Return the recommendation and how long its steps take, unless the model does not work with it."""
     try:
         advice = recommend(classifier)
-        adapter = adapt(classifier)
+        adapter = build(classifier, advice)
         seconds: dict[int, float] = {}
         if images is not None:
             seconds = {size: seconds_per_step(adapter, images[:1].expand(size, -1, -1, -1)) for size in TIMED}
@@ -148,7 +158,7 @@ def _recommend(classifier: Classifier, images: torch.Tensor | None) -> tuple[Rec
 
 
 def _returns_probabilities(classifier: Classifier, images: torch.Tensor) -> bool:
-    """Check whether the outputs for every image are positive and add up to one; errors are reported per method."""
+    """Check whether the model ends with a softmax; errors are reported per method."""
     try:
         with torch.no_grad():
             outputs = copy.deepcopy(classifier).eval()(images.to(next(classifier.parameters(), images)))
@@ -156,7 +166,7 @@ def _returns_probabilities(classifier: Classifier, images: torch.Tensor) -> bool
         raise
     except BaseException:  # noqa: BLE001, the user's code may raise anything
         return False
-    return bool((outputs >= 0).all() and torch.allclose(outputs.sum(1), outputs.new_ones(len(outputs)), atol=1e-3))
+    return look_like_probabilities(outputs)
 
 
 def _head_works(classifier: Classifier, images: torch.Tensor) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,23 +113,57 @@ def adapt(
         raise ParameterError("The Classifier already has its mean and std. Leave them out, or pass the network itself.")
     classifier = net if isinstance(net, Classifier) else Classifier(net, mean=mean, std=std)
     advice = recommend(classifier)
-    chosen = method or advice.method
-    own = advice.arguments if chosen == advice.method else {}
-    cls = get_method(chosen)
-    for name in arguments.keys() - cls.arguments().keys():
-        raise UnknownArgument(name, cls.arguments())
-    adapter: Adapter = cls(classifier, **{**own, **arguments})
-    for reason in advice.reasons if chosen == advice.method else ():
+    if method not in (None, advice.method):
+        advice = Recommendation(method)
+    adapter = build(classifier, advice, guard=guard, **arguments)
+    for reason in advice.reasons:
         if reason != MIRROR:
             logger.info("%s", reason)
         elif "mirror" not in arguments:
             logger.warning("%s", reason)
-    layout = "channels_last" if adapter._layout is torch.channels_last else "contiguous"
-    logger.info("Computing in %s, memory layout %s.", adapter.precision, layout)
-    if not guard or not adapter.learns:
-        return adapter
-    logger.info("Guarded against harmful learning; pass guard=False to switch it off.")
-    return Guarded(adapter)
+    inner = adapter.inner if isinstance(adapter, Guarded) else adapter
+    layout = "channels_last" if inner._layout is torch.channels_last else "contiguous"
+    logger.info("Computing in %s, memory layout %s.", inner.precision, layout)
+    if isinstance(adapter, Guarded):
+        logger.info("Guarded against harmful learning; pass guard=False to switch it off.")
+    return adapter
+
+
+def build(classifier: Classifier, advice: Recommendation, *, guard: bool = True, **arguments: Any) -> Adapter:
+    """Build a recommended adapter.
+
+    Args:
+        classifier: The source model.
+        advice: The recommendation.
+        guard: Wrap the adapter in `Guarded`, if it learns.
+        arguments: Further arguments of the method, which override the recommended ones.
+    """
+    cls = get_method(advice.method)
+    for name in arguments.keys() - cls.arguments().keys():
+        raise UnknownArgument(name, cls.arguments())
+    adapter: Adapter = cls(classifier, **{**advice.arguments, **arguments})
+    return Guarded(adapter) if guard and adapter.learns else adapter
+
+
+def cautions(method: str, model: nn.Module, given: Collection[str]) -> list[str]:
+    """Say what to consider before a method adapts a network, because `adapt` would do or say it.
+
+    Args:
+        method: Name of the method.
+        model: The source model, or a `Classifier` around it.
+        given: Names of the arguments that are set.
+
+    Returns:
+        A sentence or two for each matter; nothing if there is none.
+    """
+    advice, found = recommend(model), []
+    left = {name: value for name, value in advice.arguments.items() if name not in given}
+    if method == advice.method and left:
+        options = " ".join(f"--set {name}={value}" for name, value in left.items())
+        found.append(f"ctta.adapt builds {method} with {options} for a network of this kind. {advice.reasons[1]}")
+    if "mirror" in get_method(method).arguments() and "mirror" not in given:
+        found.append(MIRROR)
+    return found
 
 
 def seconds_per_step(adapter: Adapter, x: Tensor, *, repeats: int = 1) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Literal
@@ -14,12 +15,15 @@ from ctta._adapter.layout import UnsafeLayout, refuse_unsafe_backward
 from ctta._adapter.method import Learning, MethodPart, Result, Step, _NonFiniteStep
 from ctta._adapter.recent_classes import concentration, with_batch
 from ctta._checks.images import check_images
+from ctta._checks.model import look_like_probabilities
 from ctta._system.forward_pass import tell_concentration
 from ctta.batch_norm import noting, statistics_of
 from ctta.errors import BatchTooSmall, InferenceMode, MethodError, NonFiniteImages, NotTraceable
 from ctta.functional import diversity
 from ctta.norms import batch_norms, source_statistics_where_single
 from ctta.statistics import Batch, Source, Statistics
+
+logger = logging.getLogger("ctta")
 
 
 class BatchPart(MethodPart):
@@ -148,9 +152,26 @@ class BatchPart(MethodPart):
 
     @contextmanager
     def _watching_first_pass(self) -> Iterator[None]:
-        with nullcontext() if self._first_pass_seen else self.first_pass():
+        """Let the method look at its first pass, and warn of a network that ends with a softmax."""
+        if self._first_pass_seen:
             yield
+            return
+        ends_with_softmax: list[bool] = []
+        hook = self.student.register_forward_hook(
+            lambda student, images, logits: ends_with_softmax.append(look_like_probabilities(logits.detach()))
+        )
+        try:
+            with self.first_pass():
+                yield
+        finally:
+            hook.remove()
         self._first_pass_seen = True
+        if any(ends_with_softmax):
+            logger.warning(
+                "%s seems to return probabilities. Every method applies a softmax itself and needs logits: remove the "
+                "softmax at the end of the model.",
+                type(self.student.model).__name__,
+            )
 
     @contextmanager
     def _watching_layout(self) -> Iterator[None]:

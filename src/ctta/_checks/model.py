@@ -87,3 +87,13 @@ def check_logits(logits: Tensor, images: int, model: str) -> Tensor:
             f"{tuple(logits.shape)} {logits.dtype}. Wrap it in a module that returns one logit per image and class."
         )
     return logits
+
+
+def look_like_probabilities(outputs: Tensor) -> bool:
+    """Return whether the outputs for every image are not negative and add up to one, as after a softmax.
+
+    Args:
+        outputs: The outputs of a model (N, C).
+    """
+    sums = outputs.sum(1)
+    return bool((outputs >= 0).all() and torch.allclose(sums, torch.ones_like(sums), atol=1e-3))

@@ -23,6 +23,7 @@ from ctta.bench.workload import Workload
 from ctta.classifier import Classifier
 from ctta.datasets import Dataset, Wanted, get_dataset
 from ctta.datasets.arrays import Images
+from ctta.datasets.convert import check_classes
 from ctta.datasets.corrupted import Pooled
 from ctta.datasets.corrupted_twice import CorruptedTwice
 from ctta.errors import CttaError, ImageShape, MissingData, ParameterError
@@ -221,13 +222,17 @@ def check_model(name: str, model: Classifier, dataset: Dataset, opened: Opened, 
 
     Raises:
         ImageShape: The model cannot take images of this size.
+        LabelError: The labels count from 1.
         ParameterError: The model has different classes.
     """
     name, first = bare_target(name), stream.segments[0]
     # Two images, because some models drop the batch dimension of a single image.
     x = first.images.take(first.order[:2]).floats()
     logits = _logits(model, x if stream.device is None else x.to(stream.device), name, dataset.name)
+    lowest = min(int(segment.images.y.min()) for segment in stream.segments)
     highest = max(int(segment.images.y.max()) for segment in stream.segments)
+    if lowest == 1 and highest == logits.shape[1]:
+        check_classes(torch.tensor([lowest, highest]), logits.shape[1])
     found = opened.classes or highest + 1
     if highest >= logits.shape[1] or (opened.classes is not None and found != logits.shape[1]):
         own = dataset.classes is None and opened.classes is not None

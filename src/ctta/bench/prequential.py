@@ -60,6 +60,11 @@ class Report:
     seconds: float
     not_learnt: int = 0
 
+    def __repr__(self) -> str:
+        """Summarise the report in one line; ``errors``, ``settings`` and ``steps`` have the rest."""
+        domains = f"{len(self.errors)} domain{'s' if len(self.errors) != 1 else ''}"
+        return f"Report({self.method}: {self.mean:.2f} % mean error, {domains}, {self.images:,} images)"
+
     def to_json(self) -> str:
         """The report as JSON; a setting that is not a plain value is written as its repr."""
         return json.dumps(asdict(self), default=repr)

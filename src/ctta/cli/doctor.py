@@ -40,7 +40,12 @@ def doctor(
             "height and width.",
         ),
     ] = None,
-    channels: Annotated[int, typer.Option(min=1, help="Channels of those images.")] = 3,
+    channels: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Channels of those images.", show_default="those of the mean, or of the first convolution"
+        ),
+    ] = None,
     device: options.Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

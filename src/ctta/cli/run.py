@@ -127,6 +127,7 @@ def run(
     from ctta.cli.progress import RunsDisplay  # noqa: PLC0415
     from ctta.cli.steps import echo_steps  # noqa: PLC0415
     from ctta.cli.tables import echo_comparison  # noqa: PLC0415
+    from ctta.recommend import MIRROR  # noqa: PLC0415
     from ctta.registry import get_method  # noqa: PLC0415
 
     inputs = Inputs(
@@ -160,6 +161,8 @@ def run(
         with parts_bar(quiet=quiet) as show:
             for one in jobs:
                 measure_source(one, show)
+    if not quiet and dataset.name == "folder" and _mirrors(method) and "mirror" not in procedure.settings:
+        typer.echo(MIRROR.replace("pass mirror=False", "add --set mirror=False"), err=True)
     progress = None if quiet else RunsDisplay(len(jobs), out, here=workers == 1 and ray is None)
     records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     if not quiet:
@@ -170,6 +173,13 @@ def run(
     echo_comparison(records)
     for record in records:
         typer.echo(f"record {RunFolder(out / record.address).record_file}")
+
+
+def _mirrors(method: str) -> bool:
+    """Return whether a method predicts with mirrored images, unless it is told not to."""
+    from ctta.registry import get_method  # noqa: PLC0415
+
+    return "mirror" in get_method(method).arguments()
 
 
 def _for_norm(method: str, norm: OtherNorm | None, batch_size: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from ctta.adapter import Adapter
     from ctta.classifier import Classifier
     from ctta.guard import Rule
+
+logger = logging.getLogger("ctta")
 
 Setting = Annotated[
     list[str] | None,
@@ -91,6 +94,7 @@ def load_source(
     from ctta.bench.defaults import recipe as settings_for  # noqa: PLC0415
     from ctta.datasets import get_dataset  # noqa: PLC0415
     from ctta.nets.by_name import load_model  # noqa: PLC0415
+    from ctta.recommend import cautions  # noqa: PLC0415
     from ctta.registry import get_method  # noqa: PLC0415
 
     cls = get_method(method)
@@ -98,6 +102,8 @@ def load_source(
         list(settings)
     )
     loaded = load_model(model, weights)
+    for caution in cautions(method, loaded.classifier, given):
+        logger.warning("%s", caution)
     classifier = loaded.classifier.to(choose_device(device))
     return Source(loaded.name, classifier, lambda source: cls(source, **given))
 

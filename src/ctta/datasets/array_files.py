@@ -91,6 +91,8 @@ def read_npy(path: Path, *, hint: str = "") -> NDArray[Any]:
 
 
 def _require(path: Path, hint: str) -> None:
+    if path.is_dir():
+        raise MissingData(f"{path} is a folder, and an npz file with arrays x and y is needed here.")
     if not is_file(path):
         raise MissingData(f"{path.name} is not in {path.parent.absolute()}. {hint}".rstrip())
     try:

@@ -176,7 +176,14 @@ class Protocol:
                 f"The {self.name} protocol has batches of {self.batch_size}. Got {parts.batch_size}; leave out "
                 "--batch-size."
             )
-        return self.build(replace(parts, options=self.with_options(parts.options)))
+        from ctta.streams.stream import Stream  # noqa: PLC0415 - protocols are listed without torch
+
+        built = self.build(replace(parts, options=self.with_options(parts.options)))
+        if not isinstance(built, Stream):
+            raise ParameterError(
+                f"The {self.name} protocol must return a ctta.streams.Stream; it returned {type(built).__name__}."
+            )
+        return built
 
     def to_json(
         self, *, times: int = 1, order: Order = "shuffled", options: Mapping[str, object] = MappingProxyType({})
