@@ -125,20 +125,6 @@ class Adapter(CheckedArguments, BatchPart):
             self._refuse_own_statistics(self.uses_batch_statistics)
             choose_statistics(self.student, chosen)
 
-    def begin(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Finish the construction: set the parameters to train, build their optimizer, remember the initial state.
-
-        Args:
-            parameters: The parameters to train. All others are frozen.
-
-        Raises:
-            NothingToTrain: If the method learns and there are none.
-            MethodError: If one of them is not a parameter, or the method does not declare its passes or does not store
-                an argument.
-        """
-        self._refuse_forgotten()
-        super().begin(parameters)
-
     def forward(self, x: Tensor) -> Tensor:
         """Predict for a batch, then learn from it.
 
@@ -322,16 +308,16 @@ class Adapter(CheckedArguments, BatchPart):
     @property
     def settings(self) -> dict[str, Any]:
         """Every constructor argument with its value."""
-        self._refuse_forgotten()
+        self._check_constructed()
         return {name: getattr(self, name) for name in self.arguments()}
 
-    def _refuse_forgotten(self) -> None:
+    def _check_constructed(self) -> None:
         """Raise MethodError if an argument is not stored."""
         for name in self.arguments():
             if not hasattr(self, name):
                 raise errors.MethodError(
                     f"{type(self).__name__} takes {name!r} and does not store it, so that it could not be saved. Write "
-                    f"self.{name} = {name} in __init__, before self.begin()."
+                    f"self.{name} = {name} in __init__."
                 )
 
     def __repr__(self) -> str:

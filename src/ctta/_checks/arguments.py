@@ -65,6 +65,9 @@ class CheckedArguments:
         ctta.errors.ParameterError: The 'share' parameter of Filter must be a finite number. Got 'half' instead.
     """
 
+    def _check_constructed(self) -> None:
+        """Check the object at the end of its constructor."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         """Wrap the constructor that the subclass defines."""
         super().__init_subclass__(**options)
@@ -115,6 +118,8 @@ def _checked(constructor: Constructor) -> Constructor:
     def checked(self: Any, *args: Any, **given: Any) -> None:
         _check(_hints(constructor), given, type(self).__name__)
         constructor(self, *args, **given)
+        if type(self).__init__ is checked:  # not that of a base
+            self._check_constructed()
 
     return checked  # type: ignore[return-value]
 
