@@ -16,6 +16,7 @@ from ctta._system.imports import load_module, load_object, user_code
 from ctta.cli import app
 from ctta.doctor import examine
 from ctta.errors import UserCodeError
+from ctta.nets import by_name
 
 GOOD = """
 from __future__ import annotations
@@ -99,6 +100,14 @@ def test_a_failed_import_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(UserCodeError):
         load_module(str(path))
     assert "fails_at_once" not in sys.modules and sys.path == before
+
+
+def test_a_function_imports_the_neighbours_of_its_file_when_it_builds_a_model(tmp_path: Path) -> None:
+    written(tmp_path, "size = 5", "late_neighbour.py")
+    build = "def build():\n    from torch import nn\n    from late_neighbour import size\n    return nn.Linear(size, 2)"
+    model = by_name.own_model(f"{written(tmp_path, build)}:build")
+    assert isinstance(model, nn.Linear) and model.in_features == 5
+    assert str(tmp_path) not in sys.path
 
 
 def test_a_file_imports_its_neighbours(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def load_module(origin: str) -> ModuleType:
         raise UserCodeError("No module or file is named. Write package.module:name or path/to/file.py:name.")
     if origin.endswith(".py"):
         return _load_file(Path(origin))
-    with user_code(f"Importing {origin}"), _first_on_path(Path.cwd()):
+    with user_code(f"Importing {origin}"), first_on_path(Path.cwd()):
         try:
             return importlib.import_module(origin)
         except ModuleNotFoundError as error:
@@ -193,7 +193,7 @@ def _load_file(path: Path) -> ModuleType:
     # Dataclasses and pickle look a class's module up by name.
     sys.modules[spec.name] = module
     try:
-        with user_code(f"Importing {path.name}"), _first_on_path(path.parent):
+        with user_code(f"Importing {path.name}"), first_on_path(path.parent):
             spec.loader.exec_module(module)
     except BaseException:
         sys.modules.pop(spec.name, None)
@@ -210,8 +210,12 @@ def _module_name(path: Path) -> str:
 
 
 @contextmanager
-def _first_on_path(folder: Path) -> Iterator[None]:
-    """Search a folder first for imports, as Python does for a script's own folder."""
+def first_on_path(folder: Path) -> Iterator[None]:
+    """Search a folder first for imports, as Python does for a script's own folder.
+
+    Args:
+        folder: The folder.
+    """
     entry = str(folder)
     sys.path.insert(0, entry)
     try:

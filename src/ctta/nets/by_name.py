@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ctta import nets
 from ctta._system.digests import sha256_of
-from ctta._system.imports import find_name, load_module, public_names, user_code
+from ctta._system.imports import find_name, first_on_path, load_module, public_names, user_code
 from ctta._system.targets import split_target
 from ctta.errors import ModelError, UnknownModel
 from ctta.nets.libraries import LIBRARIES
@@ -158,7 +159,10 @@ def _network(value: object, what: str) -> nn.Module:
         with user_code(f"Copying {what}"):
             value = copy.deepcopy(value)
     elif callable(value):
-        with user_code(f"Calling {what}"), same_random_weights():
+        origin = split_target(what)[0] if ":" in what else ""
+        # The function may import the neighbours of its file only when it is called.
+        here = first_on_path(Path(origin).parent.absolute()) if origin.endswith(".py") else nullcontext()
+        with user_code(f"Calling {what}"), same_random_weights(), here:
             value = value()
     if not isinstance(value, nn.Module):
         raise ModelError(f"{what} must be, or return, a torch.nn.Module; got {type(value).__name__}.")
