@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ctta._adapter.layout import UnsafeLayout
+from ctta._adapter.layout import _UnsafeLayout
 from ctta.errors import AnswerFinished
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Answer:
                 step = finish(work)
             self._end()
             return step
-        except UnsafeLayout:
+        except _UnsafeLayout:
             # A method that learns from a memory runs its first pass with a gradient after the prediction.
             self._undo()
             self._adapter._use_planes()

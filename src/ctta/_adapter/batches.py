@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ctta._adapter.answer import finish
-from ctta._adapter.layout import UnsafeLayout, refuse_unsafe_backward
+from ctta._adapter.layout import _UnsafeLayout, refuse_unsafe_backward
 from ctta._adapter.method import Learning, MethodPart, Result, Step, _NonFiniteStep
 from ctta._adapter.recent_classes import concentration, with_batch
 from ctta._checks.images import check_images
@@ -175,7 +175,7 @@ class BatchPart(MethodPart):
 
     @contextmanager
     def _watching_layout(self) -> Iterator[None]:
-        """Raise UnsafeLayout in a forward pass, the first with a gradient, that must not run in channels_last."""
+        """Raise _UnsafeLayout in a forward pass, the first with a gradient, that must not run in channels_last."""
 
         def check(student: nn.Module, images: tuple[Tensor, ...], logits: Tensor) -> None:
             if logits.requires_grad and self._layout is torch.channels_last:
@@ -195,7 +195,7 @@ class BatchPart(MethodPart):
         """Begin a step; if the network cannot learn in channels_last, begin again in planes, where all can."""
         try:
             return begin()
-        except UnsafeLayout:
+        except _UnsafeLayout:
             self._use_planes()
             return begin()
 

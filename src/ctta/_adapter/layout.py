@@ -61,12 +61,12 @@ def _unsafe_in_channels_last(layer: nn.Module) -> bool:
     return any(shape[1] < _FEWEST_CHANNELS and shape[2:] == (1, 1) for shape in weights)
 
 
-class UnsafeLayout(Exception):
+class _UnsafeLayout(Exception):
     """A network in channels_last has run a convolution whose backward pass would corrupt memory."""
 
 
 def refuse_unsafe_backward(logits: Tensor) -> None:
-    """Raise UnsafeLayout if the backward pass from these logits would run such a convolution in channels_last.
+    """Raise _UnsafeLayout if the backward pass from these logits would run such a convolution in channels_last.
 
     The modules of a network do not show all of its convolutions: a forward pass may call F.conv2d with any tensor. The
     graph that autograd has recorded does.
@@ -81,7 +81,7 @@ def refuse_unsafe_backward(logits: Tensor) -> None:
             continue
         seen.add(node)
         if node.name() == "ConvolutionBackward0" and _unsafe_backward(node):
-            raise UnsafeLayout
+            raise _UnsafeLayout
         waiting += [earlier for earlier, _ in node.next_functions]
 
 
