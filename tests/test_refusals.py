@@ -72,6 +72,15 @@ def test_images_with_other_channels_than_the_model_are_refused(channels: int) ->
         evaluate(ctta.Source(bn_cnn()), [(x, torch.zeros(4, dtype=torch.long))])
 
 
+def test_colours_for_a_grey_model_are_to_be_averaged_and_one_channel_is_singular() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
+    for classifier in (ctta.Classifier(net), ctta.Classifier(net, mean=[0.5], std=[0.25])):
+        with pytest.raises(errors.ImageShape, match=r"1 channel[; ].*x\.mean\(1, keepdim=True\)"):
+            ctta.Source(classifier).predict(torch.rand(4, 3, 16, 16))
+        with pytest.raises(errors.ImageShape, match=r"such as alpha, with x\[:, :1\]"):
+            ctta.Source(classifier).predict(torch.rand(4, 2, 16, 16))
+
+
 @pytest.mark.parametrize("value", [2**63, 2**64, -(2**70), 10**400])
 def test_a_whole_number_too_large_for_torch_is_refused_in_place_of_a_float(value: int) -> None:
     with pytest.raises(errors.ParameterError, match=r"'tau' parameter of DMSE .* write a larger one as a float"):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm
 
-from ctta._checks.images import channel_hint
+from ctta._checks.images import channel_count, channel_hint
 from ctta._checks.model import check_logits, check_model, look_like_probabilities
 from ctta._system.module_caches import ModuleCaches, drop_caches
 from ctta._system.module_copy import note_empty_tables
@@ -95,9 +95,10 @@ class Classifier(nn.Module):
         self._caches.drop()
         if self.mean is not None and self.std is not None:
             if x.shape[1] != self.mean.shape[1]:
+                wanted = self.mean.shape[1]
                 raise ImageShape(
-                    f"Images must have the {self.mean.shape[1]} channels of mean and std; got {tuple(x.shape)}. "
-                    + channel_hint(x, self.mean.shape[1])
+                    f"Images must have the {channel_count(wanted)} of mean and std; got {tuple(x.shape)}. "
+                    + channel_hint(x, wanted)
                 )
             x = (x - self.mean) / self.std
         bf16 = self.precision == "bf16"
@@ -116,7 +117,7 @@ class Classifier(nn.Module):
             if isinstance(error, CttaError) or first is None or first.in_channels == x.shape[1]:
                 raise
             raise ImageShape(
-                f"Images for {self._title} must have {first.in_channels} channels; got {tuple(x.shape)}. "
+                f"Images for {self._title} must have {channel_count(first.in_channels)}; got {tuple(x.shape)}. "
                 + channel_hint(x, first.in_channels)
             ) from error
 

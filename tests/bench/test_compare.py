@@ -194,6 +194,15 @@ def test_latex_is_a_tabular_with_bold() -> None:
     assert table.startswith("\\begin{tabular}{lrrrrr}") and r"tent & \textbf{10.0} & 30.0" in table
 
 
+def test_latex_has_no_raw_plus_minus_and_its_notes_are_comments() -> None:
+    seeds = [record("tent", 0, (10, 20)), record("tent", 1, (12, 26)), record("lame", 0, (30, 40))]
+    table, below = text_table(rows(seeds), "latex").split("\\end{tabular}\n")
+    assert r"\textbf{17.00 $\pm$ 2.83}" in table and "±" not in table
+    lines = below.splitlines()
+    assert lines[0] == "% bold: lowest error of the column; ± standard deviation over seeds"
+    assert len(lines) == 2 and all(line.startswith("% ") for line in lines)
+
+
 def test_csv_has_plain_numbers() -> None:
     table = list(csv.reader(io.StringIO(text_table(rows(TWO), "csv"))))
     assert table[1][:4] == ["tent", "10.0", "30.0", "20.00"]

@@ -59,7 +59,8 @@ def test_load_says_which_file_from_where_and_where_to_put_it(tmp_path: Path) -> 
         nets.load("cifar10_wrn28_10", tmp_path)
     assert str(raised.value) == (
         f"The weights of cifar10_wrn28_10 are not at {tmp_path / 'Standard.pt'}. They are published as Standard.pt "
-        "(RobustBench model zoo, cifar10/corruptions/Standard): put that file there, or give the path of your copy."
+        "(RobustBench model zoo, cifar10/corruptions/Standard): put that file there, or give the path of your copy "
+        "(on the command line with --weights)."
     )
 
 

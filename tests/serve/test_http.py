@@ -101,6 +101,12 @@ def test_a_shape_that_the_model_does_not_accept_is_named(server: Running, channe
     assert f"The model does not accept images with {said} and 16 x 16 pixels" in refused.json()["error"]
 
 
+def test_channels_that_come_last_are_told_the_parameter_for_them(server: Running) -> None:
+    refused = server.call("POST", INFER, request(torch.zeros(1, 16, 16, 3)))
+    assert 'If the channels come last, give the input the parameter "layout": "NHWC".' in refused.json()["error"]
+    assert "layout" not in server.call("POST", INFER, request(torch.zeros(1, 2, 16, 16))).json()["error"]
+
+
 def test_a_compressed_body_is_refused(server: Running) -> None:
     assert server.call("POST", INFER, b"x", {"Content-Encoding": "gzip"}).status == 415
 

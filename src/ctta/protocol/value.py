@@ -35,6 +35,9 @@ SHUFFLED = "shuffled within a domain with seed {seed}, one permutation for all d
 class StreamParts:
     """What a protocol builds a stream from.
 
+    Pass the property `shuffle` as the seed of a stream: it is the seed to shuffle images with, or None with
+    ``--order stored``.
+
     Args:
         domains: The domains, in the order of the dataset.
         batch_size: Images per batch.

@@ -8,6 +8,7 @@ from collections import OrderedDict
 import torch
 from torch import nn
 
+from ctta._checks.images import channel_count
 from ctta.classifier import Classifier
 from ctta.errors import CttaError, ImageShape
 
@@ -50,9 +51,13 @@ class Shapes:
                     self._found.popitem(last=False)
             reason = self._found[shape]
         if reason is not None:
-            channels = f"{shape[0]} channel{'' if shape[0] == 1 else 's'}"
+            if shape[0] != channels_of(self._classifier) == shape[2]:
+                reason = (
+                    f'{reason.rstrip(".")}. If the channels come last, give the input the parameter "layout": "NHWC".'
+                )
             raise ImageShape(
-                f"The model does not accept images with {channels} and {shape[1]} x {shape[2]} pixels: {reason}"
+                f"The model does not accept images with {channel_count(shape[0])} and {shape[1]} x {shape[2]} pixels: "
+                f"{reason}"
             )
 
     def _try(self, shape: tuple[int, ...]) -> str | None:
