@@ -116,7 +116,7 @@ def examine(
     kinds = Counter(type(layer).__name__ for layer in norm_layers(classifier.model).values())
     images = None
     if image_size is not None:
-        channels = channels or _channels(classifier)
+        channels = channels or _channels(classifier, image_size)
         images = torch.rand(2, channels, image_size, image_size, generator=torch.Generator().manual_seed(0))
     recommended, seconds = _recommend(classifier, images)
     found = classifier.head_name is not None and (images is None or _head_works(classifier, images))
@@ -134,12 +134,14 @@ def examine(
     )
 
 
-def _channels(classifier: Classifier) -> int:
+def _channels(classifier: Classifier, image_size: int) -> int:
     """Return how many channels the images of a classifier have, as far as it shows; three otherwise."""
     if classifier.mean is not None:
         return classifier.mean.shape[1]
-    first = next((layer for layer in classifier.model.modules() if isinstance(layer, nn.Conv2d)), None)
-    return 3 if first is None else first.in_channels
+    # The first convolution that is registered need not be the first that runs.
+    first = next((layer.in_channels for layer in classifier.model.modules() if isinstance(layer, nn.Conv2d)), 3)
+    works = _outputs(classifier, torch.rand(2, first, image_size, image_size)) is not None
+    return first if works else 3
 
 
 def _recommend(classifier: Classifier, images: torch.Tensor | None) -> tuple[Recommendation | None, dict[int, float]]:
@@ -158,15 +160,20 @@ def _recommend(classifier: Classifier, images: torch.Tensor | None) -> tuple[Rec
 
 
 def _returns_probabilities(classifier: Classifier, images: torch.Tensor) -> bool:
-    """Check whether the model ends with a softmax; errors are reported per method."""
+    """Check whether the model ends with a softmax."""
+    outputs = _outputs(classifier, images)
+    return outputs is not None and look_like_probabilities(outputs)
+
+
+def _outputs(classifier: Classifier, images: torch.Tensor) -> torch.Tensor | None:
+    """Return what the model makes of the images, or None if it fails; errors are reported per method."""
     try:
         with torch.no_grad():
-            outputs = copy.deepcopy(classifier).eval()(images.to(next(classifier.parameters(), images)))
+            return copy.deepcopy(classifier).eval()(images.to(next(classifier.parameters(), images)))
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001, the user's code may raise anything
-        return False
-    return look_like_probabilities(outputs)
+        return None
 
 
 def _head_works(classifier: Classifier, images: torch.Tensor) -> bool:

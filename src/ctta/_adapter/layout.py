@@ -88,5 +88,17 @@ def refuse_unsafe_backward(logits: Tensor) -> None:
 def _unsafe_backward(convolution: Any) -> bool:
     if max(convolution._saved_stride) == 1 or convolution._saved_groups > 1 or convolution._saved_transposed:
         return False
-    shape = convolution._saved_weight.shape
-    return bool(shape[1] < _FEWEST_CHANNELS and shape[2:] == (1, 1))
+    # Not the saved tensors, as far as possible: they are computed again if the pass is checkpointed.
+    image, weight = (_shape(*edge) for edge in convolution.next_functions[:2])
+    if weight is None:  # it is frozen
+        if image is None or image[1] >= _FEWEST_CHANNELS:
+            return False
+        weight = tuple(convolution._saved_weight.shape)
+    return weight[1] < _FEWEST_CHANNELS and weight[2:] == (1, 1)
+
+
+def _shape(node: Any, output: int) -> tuple[int, ...] | None:
+    """Return the shape of the tensor that a node of the graph computed, if it needs a gradient."""
+    if node is None:
+        return None
+    return tuple(node.variable.shape if hasattr(node, "variable") else node._input_metadata[output].shape)
