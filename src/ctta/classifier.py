@@ -160,6 +160,13 @@ class Classifier(nn.Module):
         return logits, g
 
     @property
+    def channels(self) -> int | None:
+        """The channels of its images: those of mean and std, or of the first convolution; None without either."""
+        if self.mean is not None:
+            return self.mean.shape[1]
+        return next((layer.in_channels for layer in self.model.modules() if isinstance(layer, nn.Conv2d)), None)
+
+    @property
     def head(self) -> nn.Module:
         """The layer h that turns features into logits."""
         if self.head_name is None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ctta._adapter.last_stage import norm_order, trained_later
-from ctta._checks.model import look_like_probabilities
+from ctta._checks.model import REMOVE_SOFTMAX, look_like_probabilities
 from ctta._system.imports import message_of
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
@@ -22,10 +22,6 @@ from ctta.registry import methods
 
 #: Sizes of the batches that are timed.
 TIMED = (1, 16)
-_PROBABILITIES = (
-    "the model seems to return probabilities. Every method applies a softmax itself and needs logits: remove the "
-    "softmax at the end of the model."
-)
 
 
 @dataclass(frozen=True)
@@ -130,18 +126,18 @@ def examine(
         recommended=recommended,
         seconds=seconds,
         methods=[_report(name, cls, classifier, images) for name, cls in sorted(chosen.items())],
-        warnings=(_PROBABILITIES,) if images is not None and _returns_probabilities(classifier, images) else (),
+        warnings=() if images is None else _warnings(classifier, images),
     )
 
 
 def _channels(classifier: Classifier, image_size: int) -> int:
     """Return how many channels the images of a classifier have, as far as it shows; three otherwise."""
-    if classifier.mean is not None:
-        return classifier.mean.shape[1]
+    found = classifier.channels or 3
     # The first convolution that is registered need not be the first that runs.
-    first = next((layer.in_channels for layer in classifier.model.modules() if isinstance(layer, nn.Conv2d)), 3)
-    works = _outputs(classifier, torch.rand(2, first, image_size, image_size)) is not None
-    return first if works else 3
+    works = (
+        classifier.mean is not None or _outputs(classifier, torch.rand(2, found, image_size, image_size)) is not None
+    )
+    return found if works else 3
 
 
 def _recommend(classifier: Classifier, images: torch.Tensor | None) -> tuple[Recommendation | None, dict[int, float]]:
@@ -159,10 +155,9 @@ def _recommend(classifier: Classifier, images: torch.Tensor | None) -> tuple[Rec
     return advice, seconds
 
 
-def _returns_probabilities(classifier: Classifier, images: torch.Tensor) -> bool:
-    """Check whether the model ends with a softmax."""
+def _warnings(classifier: Classifier, images: torch.Tensor) -> tuple[str, ...]:
     outputs = _outputs(classifier, images)
-    return outputs is not None and look_like_probabilities(outputs)
+    return (f"the model {REMOVE_SOFTMAX}",) if outputs is not None and look_like_probabilities(outputs) else ()
 
 
 def _outputs(classifier: Classifier, images: torch.Tensor) -> torch.Tensor | None:

@@ -15,7 +15,7 @@ from ctta._adapter.layout import _UnsafeLayout, refuse_unsafe_backward
 from ctta._adapter.method import Learning, MethodPart, Result, Step, _NonFiniteStep
 from ctta._adapter.recent_classes import concentration, with_batch
 from ctta._checks.images import check_images
-from ctta._checks.model import look_like_probabilities
+from ctta._checks.model import REMOVE_SOFTMAX, look_like_probabilities
 from ctta._system.forward_pass import tell_concentration
 from ctta.batch_norm import noting, statistics_of
 from ctta.errors import BatchTooSmall, InferenceMode, MethodError, NonFiniteImages, NotTraceable
@@ -167,11 +167,7 @@ class BatchPart(MethodPart):
             hook.remove()
         self._first_pass_seen = True
         if any(ends_with_softmax):
-            logger.warning(
-                "%s seems to return probabilities. Every method applies a softmax itself and needs logits: remove the "
-                "softmax at the end of the model.",
-                type(self.student.model).__name__,
-            )
+            logger.warning("%s %s", type(self.student.model).__name__, REMOVE_SOFTMAX)
 
     @contextmanager
     def _watching_layout(self) -> Iterator[None]:

@@ -89,6 +89,13 @@ def check_logits(logits: Tensor, images: int, model: str) -> Tensor:
     return logits
 
 
+#: What to do if a model's outputs look like probabilities.
+REMOVE_SOFTMAX = (
+    "seems to return probabilities. Every method applies a softmax itself and needs logits: remove the softmax at the "
+    "end of the model."
+)
+
+
 def look_like_probabilities(outputs: Tensor) -> bool:
     """Return whether the outputs for every image are not negative and add up to one, as after a softmax.
 

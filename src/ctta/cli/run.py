@@ -161,7 +161,8 @@ def run(
         with parts_bar(quiet=quiet) as show:
             for one in jobs:
                 measure_source(one, show)
-    if not quiet and dataset.name == "folder" and _mirrors(method) and "mirror" not in procedure.settings:
+    left_to_default = get_method(method).arguments().keys() - procedure.settings
+    if not quiet and dataset.name == "folder" and "mirror" in left_to_default:
         typer.echo(MIRROR.replace("pass mirror=False", "add --set mirror=False"), err=True)
     progress = None if quiet else RunsDisplay(len(jobs), out, here=workers == 1 and ray is None)
     records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
@@ -173,13 +174,6 @@ def run(
     echo_comparison(records)
     for record in records:
         typer.echo(f"record {RunFolder(out / record.address).record_file}")
-
-
-def _mirrors(method: str) -> bool:
-    """Return whether a method predicts with mirrored images, unless it is told not to."""
-    from ctta.registry import get_method  # noqa: PLC0415
-
-    return "mirror" in get_method(method).arguments()
 
 
 def _for_norm(method: str, norm: OtherNorm | None, batch_size: int) -> dict[str, Any]:

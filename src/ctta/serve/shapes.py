@@ -6,7 +6,6 @@ import threading
 from collections import OrderedDict
 
 import torch
-from torch import nn
 
 from ctta._checks.images import channel_count
 from ctta.classifier import Classifier
@@ -79,7 +78,4 @@ def channels_of(classifier: Classifier) -> int:
     Args:
         classifier: The classifier.
     """
-    if classifier.mean is not None:
-        return classifier.mean.shape[1]
-    first = next((layer for layer in classifier.modules() if isinstance(layer, nn.Conv2d)), None)
-    return -1 if first is None else first.in_channels
+    return -1 if classifier.channels is None else classifier.channels
