@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,28 +171,26 @@ def good_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return path
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(data=st.data())
-def test_no_cut_file_is_read_or_fails_otherwise(good_file: Path, data: st.DataObject) -> None:
+def test_no_cut_file_is_read_or_fails_otherwise(good_file: Path) -> None:
     whole = good_file.read_bytes()
-    kept = data.draw(st.integers(0, len(whole) - 1))
     cut = good_file.with_name("cut")
-    cut.write_bytes(whole[:kept])
-    with pytest.raises(NotWeights, match=r"^cut is "):
-        read_weights(cut)
+    for kept in (0, 1, len(whole) - 1, *random.Random(0).sample(range(2, len(whole) - 1), 60)):
+        cut.write_bytes(whole[:kept])
+        with pytest.raises(NotWeights, match=r"^cut is "):
+            read_weights(cut)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(data=st.data())
-def test_a_flipped_byte_gives_weights_or_the_named_error(good_file: Path, data: st.DataObject) -> None:
-    damaged = bytearray(good_file.read_bytes())
-    damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= data.draw(st.integers(1, 255))
+def test_a_flipped_byte_gives_weights_or_the_named_error(good_file: Path) -> None:
+    whole, draw = good_file.read_bytes(), random.Random(0)
     path = good_file.with_name("flipped")
-    path.write_bytes(damaged)
-    try:
-        read_weights(path)
-    except NotWeights as error:
-        assert str(error).startswith("flipped ")
+    for place in (0, len(whole) - 1, *draw.sample(range(1, len(whole) - 1), 60)):
+        damaged = bytearray(whole)
+        damaged[place] ^= draw.randint(1, 255)
+        path.write_bytes(damaged)
+        try:
+            read_weights(path)
+        except NotWeights as error:
+            assert str(error).startswith("flipped ")
 
 
 def net() -> nn.Sequential:
