@@ -10,8 +10,8 @@ With ``--json`` the outcomes are kept as they come, and those that are in the fi
 
 Tasks: "digits"; "cifar10-first" and "cifar10-last", 600 of the first or last 5,000 test images under each corruption in
 batches of 50; "results-first" and "results-last", healthy only, the same images in batches of 200 as in docs/results;
-"results" and "results-bundled", healthy only, the length of docs/results: 2,000 images under each corruption in batches
-of 200, with ResNet-20 and with the bundled network.
+"results" and the tasks whose names begin with it, healthy only, the length of docs/results: 2,000 images under each
+corruption in batches of 200, with ResNet-20, the bundled network, ResNet-56, and on CIFAR-100-C.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ TASKS: dict[str, Callable[[Path], Task]] = {
     "results-last": lambda data: cifar(data, 5000, 200, 600),
     "results": lambda data: cifar(data, 0, 200, 2000),
     "results-bundled": lambda data: cifar(data, 0, 200, 2000, "cifar10_resnet20_ctta"),
+    "results-resnet56": lambda data: cifar(data, 0, 200, 2000, "cifar10_resnet56"),
+    "results-cifar100": lambda data: cifar(data, 0, 200, 2000, "cifar100_resnet56"),
 }
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ctta.bench.demo import prepare_demo
 from ctta.classifier import Classifier
-from ctta.datasets.cifar10 import load
+from ctta.datasets import cifar10, cifar100
 from ctta.datasets.corrupted import corrupted
 from ctta.nets.by_name import load_model
 from ctta.registry import get_method
@@ -57,7 +57,7 @@ def digits() -> Task:
 
 
 def cifar(data: Path, first: int, batch_size: int, images: int, network: str = "cifar10_resnet20") -> Task:
-    """CIFAR-10-C at severity 5.
+    """CIFAR-10-C or CIFAR-100-C at severity 5.
 
     Args:
         data: The folder with the images and the weights.
@@ -66,12 +66,14 @@ def cifar(data: Path, first: int, batch_size: int, images: int, network: str = "
         images: Images per corruption.
         network: A network of this project; its weights are bundled or in the folder.
     """
-    test = load(data, "test")
+    dataset = cifar100 if network.startswith("cifar100") else cifar10
+    test = dataset.load(data, "test")
     clean = Images(test.x[first : first + images], test.y[first : first + images])
     stream = continual(corrupted(clean, keep=True), batch_size=batch_size)
     weights = data / f"{network}.safetensors"
     source = load_model(network, weights if weights.exists() else None).classifier
-    return Task(source, [(b.x, b.y) for b in stream], lambda method: get_method(method).recipe("cifar10-c"))
+    recipe = "cifar100-c" if dataset is cifar100 else "cifar10-c"
+    return Task(source, [(b.x, b.y) for b in stream], lambda method: get_method(method).recipe(recipe))
 
 
 def breaking(task: Task, method: str, bad: int) -> Iterator[Trial]:

@@ -101,3 +101,11 @@ def test_a_report_prints_as_one_line() -> None:
     images = [(torch.rand(4, 3, 32, 32), torch.arange(4))] * 2
     report = evaluate(ctta.Source(load_model("digits_resnet8").classifier), images)
     assert repr(report) == f"Report(source: {report.mean:.2f} % mean error, 1 domain, 8 images)"
+    guarded = ctta.Guarded(ctta.Source(load_model("digits_resnet8").classifier))
+    assert evaluate(guarded, images).method == "guarded source"
+
+
+def test_an_adapter_with_its_default_statistics_does_not_print_them() -> None:
+    net = load_model("digits_resnet8").classifier
+    assert repr(ctta.Trio(net)).startswith("Trio(): ")
+    assert repr(ctta.Trio(net, statistics="auto:0.3")).startswith("Trio(statistics='auto:0.3'): ")

@@ -311,6 +311,11 @@ class Adapter(CheckedArguments, BatchPart):
         self._check_constructed()
         return {name: getattr(self, name) for name in self.arguments()}
 
+    @property
+    def label(self) -> str:
+        """The name of the method as reports show it: that of its class in lower case."""
+        return type(self).__name__.lower()
+
     def _check_constructed(self) -> None:
         """Raise MethodError if an argument is not stored."""
         for name in self.arguments():
@@ -323,6 +328,8 @@ class Adapter(CheckedArguments, BatchPart):
     def __repr__(self) -> str:
         """Summarise the adapter in one line: method, settings that differ from the defaults, and what it adapts."""
         defaults = self.arguments()
+        if "statistics" in defaults:
+            defaults["statistics"] = short_form(as_statistics(defaults["statistics"]))  # as it is stored
         given = [f"{k}={_short(v)}" for k, v in self.settings.items() if not checkpoint.is_default(v, defaults[k])]
         parameters = list(self.student.parameters())
         trained, total = sum(p.numel() for p in parameters if p.requires_grad), sum(p.numel() for p in parameters)

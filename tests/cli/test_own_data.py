@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,29 @@ def test_a_run_reads_domains_of_class_folders_and_of_npz_files(here: Path) -> No
         assert list(back["errors"]) == ["noon", "dusk"]
     alone = record_of("run", "source", "arrays/noon.npz", "--model", "net.py:build", *QUICK)
     assert alone["errors"] == pytest.approx({"noon": expected["noon"]})
+
+
+def test_own_data_is_called_by_its_folder_and_a_run_says_which_label_each_class_folder_has(here: Path) -> None:
+    for name in "bca":
+        for domain in ("dusk", "noon"):
+            picture(here / "birds" / domain / name / "0.png", ord(name))
+    words = ("run", "source", "birds", "--model", "net.py:build", "--batch-size", "4")
+    assert "labels: 0 a, 1 b, 2 c. If the model counts them otherwise, list its classes in classes.txt" in said_by(
+        words
+    )
+    (here / "birds" / "classes.txt").write_text("c\na\nb\n")
+    assert "labels: 0 c, 1 a, 2 b." in said_by(words)
+    record = record_of(*words)
+    assert (record["data_title"], record["class_names"]) == ("birds", ["c", "a", "b"])
+    assert cli("report", "runs", "-o", "page.html").exit_code == 0
+    page = (here / "page.html").read_text()
+    assert "birds (unverified)" in page and "folder (unverified)" not in page and "c, a, b" in page
+
+
+def said_by(words: Sequence[str]) -> str:
+    result = cli(*words)
+    assert result.exit_code == 0, result.output
+    return result.stderr
 
 
 def test_stored_order_is_the_order_of_the_files_and_a_fact_of_the_run(here: Path) -> None:

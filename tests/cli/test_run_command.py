@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ctta.cli import app
+from ctta.cli.options import parse_sweeps
 
 
 def run(out: Path, *options: str) -> Result:
@@ -69,6 +70,43 @@ def test_a_model_without_batch_norm_gets_the_optimizer_published_for_it(tmp_path
     assert (published["optimizer"], published["lr"], published["nesterov"]) == ("sgd", 0.001 * 2 / 64, False)
     assert settings("--norm", "layer", "--set", "lr=0.5")["lr"] == 0.5
     assert settings()["optimizer"] == "adam"
+
+
+def test_a_sweep_runs_every_combination_of_its_values_with_every_seed(tmp_path: Path) -> None:
+    words = ["run", "tent", "digits", "--images", "4", "--corruptions", "fog", "--batch-size", "2", "--json", "--quiet"]
+    words += ["--out", str(tmp_path), "--seed", "0..1", "--set", "precision=fp32"]
+
+    def made(*options: str) -> list[tuple[object, ...]]:
+        result = CliRunner().invoke(app, [*words, *options])
+        assert result.exit_code == 0, result.output
+        found = [(record["settings"], record["spec"]["seed"]) for record in json.loads(result.stdout)]
+        return [(settings["lr"], settings["statistics"], seed) for settings, seed in found]
+
+    points = [(0.5, "batch", 0), (0.5, "batch", 1), (0.5, "prior:16", 0), (0.5, "prior:16", 1)]
+    swept = made("--sweep", "lr=0.5, 1e-3", "--sweep", "statistics=batch,prior:16")
+    assert swept == points + [(0.001, *rest) for _, *rest in points]
+    assert len(list(tmp_path.iterdir())) == 8
+
+
+@pytest.mark.parametrize(
+    ("sweep", "message"),
+    [
+        ("lr", "--sweep takes name=value"),
+        ("lr=", "--sweep takes name=value"),
+        ("lr=1,,2", "--sweep takes name=value"),
+        ("momentum=0.5,0.9", "'momentum' is given a value more than once"),
+        ("lr=" + ",".join(["1"] * 10_001), "at most 10000 combinations"),
+        ("speed=1,2", "Tent has no parameter 'speed'"),
+    ],
+)
+def test_a_sweep_that_cannot_be_run_is_refused_by_name(tmp_path: Path, sweep: str, message: str) -> None:
+    words = ["run", "tent", "digits", "--set", "momentum=0.1", "--sweep", sweep, "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code != 0 and message in " ".join(result.output.split()) and not any(tmp_path.iterdir())
+
+
+def test_commas_in_brackets_and_quotes_belong_to_a_value() -> None:
+    assert parse_sweeps(["view=(1,2),[3,4],'a,b',c"], ()) == [{"view": v} for v in ((1, 2), [3, 4], "a,b", "c")]
 
 
 def test_a_norm_for_which_a_method_has_no_settings_is_an_error(tmp_path: Path) -> None:

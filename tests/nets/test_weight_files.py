@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.torch import save, save_file
 from torch import Tensor, nn
 

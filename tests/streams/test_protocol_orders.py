@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ctta.errors import ParameterError
-from ctta.protocol import Protocol, StreamParts, get_protocol
+from ctta.protocol import Protocol, StreamParts, get_protocol, order_text
 from ctta.streams import Domain, Images, Stream, mixed_correlated, random_visits, sorted_by_label
 
 
@@ -121,6 +121,16 @@ def test_recurring_correlated_repeats_one_correlated_round() -> None:
     assert marks(built("recurring-correlated", 2)) == 2 * marks(once)
     other = built("recurring-correlated", 2, concentration=50.0)
     assert marks(other) != 2 * marks(once) and sorted(marks(other)) == sorted(2 * marks(once))
+
+
+def test_correlated_takes_a_concentration_and_its_default_is_not_part_of_the_record() -> None:
+    plain, even = get_protocol("correlated"), {"concentration": 50.0}
+    assert plain.to_json() == plain.to_json(options={"concentration": 0.1}) == {"name": "correlated"}
+    assert plain.to_json(options=even) == {"name": "correlated", "options": even}
+    assert order_text(plain.to_json(), 3).endswith("shares of a Dirichlet of 0.1, seed 3")
+    assert order_text(plain.to_json(options=even), 3).endswith("shares of a Dirichlet of 50.0, seed 3")
+    assert 2 * marks(built("correlated", **even)) == marks(built("recurring-correlated", **even))
+    assert marks(built("correlated", **even)) != marks(built("correlated"))
 
 
 def test_protocols_that_reset_show_the_continual_stream() -> None:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctta._system.digests import sha256_of
+from ctta._system.files import printable
 from ctta._system.imports import user_code
 from ctta.bench.content import digest_of, digest_of_domains
 from ctta.corruptions import CORRUPTIONS, frost_source
 from ctta.datasets import Dataset, Wanted, get_dataset
 from ctta.datasets.arrays import Images
+from ctta.datasets.catalog import OWN
 from ctta.datasets.corrupted import Corrupted, corrupted
 from ctta.datasets.domain import Domain, Labelled
 from ctta.datasets.folder import read_images
@@ -33,6 +35,8 @@ class Opened:
         facts: Name, origin and digest, as stored in the specification of the run.
         clean: The images before corruption, if they are available.
         classes: The number of classes; None if it can only be inferred from the labels.
+        class_names: The names of the classes in the order of the labels, if class folders define them.
+        title: The name of the user's own folder or file; None for a dataset that has a name.
         model_classes: The model's classes that the labels index, if the data has only some of them.
     """
 
@@ -41,6 +45,8 @@ class Opened:
     clean: Labelled | None
     classes: int | None
     model_classes: tuple[int, ...] | None = None
+    class_names: tuple[str, ...] = ()
+    title: str | None = None
 
 
 def open_data(dataset: Dataset, wanted: Wanted, *, keep: bool = False) -> Opened:
@@ -83,6 +89,8 @@ def open_data(dataset: Dataset, wanted: Wanted, *, keep: bool = False) -> Opened
         clean=first.images if isinstance(first, Corrupted) else None,
         classes=(dataset.classes if part is None else len(part)) or domains[0].classes,
         model_classes=part,
+        class_names=tuple(map(printable, domains[0].class_names)),
+        title=printable(wanted.path.absolute().name) if dataset is OWN else None,
     )
 
 

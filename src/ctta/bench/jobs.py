@@ -119,7 +119,16 @@ def _execute(job: Job, folder: Path, *, save_every: float, progress: RunStarted 
     def build() -> Adapter:
         return build_adapter(work, model)
 
-    run = Run(spec, build, model, stream, command=options.command, keep=options.keep)
+    run = Run(
+        spec,
+        build,
+        model,
+        stream,
+        command=options.command,
+        keep=options.keep,
+        data_title=opened.title,
+        class_names=opened.class_names,
+    )
     if not options.track:
         return run.execute(folder, save_every=save_every, progress=progress)
     with TrackedRun(options.track, spec, RunFolder(folder / spec.address)) as tracked:

@@ -33,6 +33,8 @@ def new_record(
     command: str = "",
     peak_memory: int | None = None,
     complete: bool = True,
+    data_title: str | None = None,
+    class_names: Sequence[str] = (),
 ) -> Record:
     """Build the record of a finished run, or of what an unfinished one has done so far.
 
@@ -44,6 +46,8 @@ def new_record(
         command: The command line that started the run.
         peak_memory: The largest resident size of the process in bytes, if that is known.
         complete: Whether the stream has ended.
+        data_title: The name of the user's own folder or file, if the data has no other name.
+        class_names: The names of the classes in the order of the labels, if class folders define them.
     """
     scores = Scores.of_steps(steps)
     seconds = sum(step["seconds"] for step in steps)
@@ -72,6 +76,8 @@ def new_record(
         command=command,
         complete=complete,
         rounds=None if rounds is None else tuple(rounds),
+        data_title=data_title,
+        class_names=tuple(class_names) or None,
     )
     # Convert to plain JSON values, so that the record equals the one that is later read from its file.
     return Record.from_json(record.to_json())

@@ -39,7 +39,7 @@ class Report:
     """Results of a method on a stream.
 
     Args:
-        method: Name of the method.
+        method: Name of the method; "guarded tent" if it has a guard.
         settings: Its constructor arguments, defaults included.
         errors: Percent incorrect in each domain, in order of first appearance; lower is better.
         mean: Unweighted mean of the errors over domains.
@@ -103,7 +103,7 @@ def evaluate(
     seconds = sum(step["seconds"] for step in steps)
     scores = Scores.of_steps(steps)
     return Report(
-        method=type(adapter).__name__.lower(),
+        method=adapter.label,
         settings=adapter.settings,
         errors=scores.errors,
         mean=scores.mean,

@@ -56,6 +56,8 @@ class Record:
         complete: Whether the stream has ended.
         rounds: Error of each round in percent; None if the stream does not repeat, or the record is older than this
             entry.
+        data_title: Name of the user's own folder or file; None for a dataset that has a name.
+        class_names: Names of the classes in the order of the labels; None if no class folders define them.
         extra: Unknown entries of the file, written by another version of ctta.
     """
 
@@ -98,6 +100,13 @@ class Record:
         default=None,
         metadata={"optional": "true"} | _text("percent incorrect in each round, the mean over its domains"),
     )
+    data_title: str | None = field(
+        default=None, metadata={"optional": "true"} | _text("name of the user's own folder or file of images")
+    )
+    class_names: tuple[str, ...] | None = field(
+        default=None,
+        metadata={"optional": "true"} | _text("names of the classes in the order of the labels, from class folders"),
+    )
     extra: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
@@ -113,7 +122,8 @@ class Record:
         known = {key: entries[key] for key in SCHEMA}
         known["spec"] = RunSpec.from_json(entries["spec"])
         known["passes"] = tuple(entries["passes"])
-        known["rounds"] = None if entries.get("rounds") is None else tuple(entries["rounds"])
+        known |= {key: tuple(entries[key]) for key in ("rounds", "class_names") if entries.get(key) is not None}
+        known["data_title"] = entries.get("data_title")
         known["counts"] = {domain: Count(**count) for domain, count in entries["counts"].items()}
         return cls(**known, extra={k: v for k, v in entries.items() if k not in SCHEMA and k not in OPTIONAL})
 

@@ -60,9 +60,7 @@ def wrong_entry(record: Mapping[str, Any]) -> str | None:
         for name, check in checks.items():
             if name not in entries or not check(entries[name]):
                 return prefix + name
-    if "rounds" in record and not _numbers(record["rounds"]):
-        return "rounds"
-    return None
+    return next((name for name, check in _OPTIONAL.items() if name in record and not check(record[name])), None)
 
 
 def adds_up(record: Mapping[str, Any]) -> bool:
@@ -166,6 +164,7 @@ _RECORD: dict[str, Callable[[object], bool]] = {
     "steps": _file_name,
     "complete": _flag,
 }
+_OPTIONAL: dict[str, Callable[[object], bool]] = {"rounds": _numbers, "data_title": _text, "class_names": _names}
 _SPEC: dict[str, Callable[[object], bool]] = {
     "method": _text,
     "settings": _table,

@@ -38,6 +38,8 @@ class Run:
         command: The command line for the record.
         keep: Whether to keep the adapted model.
         own_process: Whether the process runs nothing else, so that its memory is that of the run.
+        data_title: The name of the user's own folder or file, if the data has no other name.
+        class_names: The names of the classes in the order of the labels, if class folders define them.
     """
 
     spec: RunSpec
@@ -47,6 +49,8 @@ class Run:
     command: str = ""
     keep: bool = False
     own_process: bool = True
+    data_title: str | None = None
+    class_names: tuple[str, ...] = ()
 
     def execute(self, folder: Path, *, save_every: float = 30.0, progress: RunStarted | None = None) -> Record:
         """Return the existing record of the run, or run it, resuming from the last checkpoint if there is one.
@@ -122,6 +126,8 @@ class Run:
             command=self.command,
             peak_memory=peak_memory() if self.own_process else None,
             complete=complete,
+            data_title=self.data_title,
+            class_names=self.class_names,
         )
 
     def _resume(self, folder: RunFolder) -> tuple[Adapter, list[StepFacts]] | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
+import math
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -85,6 +87,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
 
 
 _MOST_SEEDS = 10_000
+_MOST_RUNS = 10_000
 
 
 def parse_names(given: str | Sequence[str]) -> tuple[str, ...]:
@@ -160,6 +163,45 @@ def parse_settings(pairs: list[str], option: str = "--set") -> dict[str, object]
             raise ParameterError(f"{option} takes name=value. Got {pair!r} instead.")
         settings[name.strip()] = _literal(value)
     return settings
+
+
+def parse_sweeps(texts: Sequence[str], fixed: Collection[str]) -> list[dict[str, object]]:
+    """Parse the values of --sweep into the arguments of every run: all combinations, the last sweep changing fastest.
+
+    Args:
+        texts: Texts of the form "name=value,value"; a comma inside brackets or quotes belongs to a value.
+        fixed: Names of arguments that --set has given a value.
+    """
+    values: dict[str, list[object]] = {}
+    for text in texts:
+        name, equals, rest = (part.strip() for part in text.partition("="))
+        parts = _split_at_commas(rest)
+        if not equals or not name or not all(part.strip() for part in parts):
+            raise ParameterError(f"--sweep takes name=value,value,... Got {text!r} instead.")
+        if name in fixed or name in values:
+            raise ParameterError(f"{name!r} is given a value more than once, by --sweep and by --set or --sweep.")
+        values[name] = [_literal(part.strip()) for part in parts]
+    count = math.prod(map(len, values.values()))
+    if count > _MOST_RUNS:
+        raise ParameterError(f"A command runs at most {_MOST_RUNS} combinations of --sweep. Got {count}.")
+    return [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
+
+
+def _split_at_commas(text: str) -> list[str]:
+    """Split at the commas that are not inside brackets or quotes."""
+    parts, depth, quote = [""], 0, ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        else:
+            depth += (character in "([{") - (character in ")]}")
+        if character == "," and not quote and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
 
 
 def _literal(text: str) -> Any:

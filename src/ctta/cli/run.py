@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from ctta._system.results import keep_for_results, write_result
 from ctta.cli import options
 from ctta.cli.command_line import command_line
 from ctta.cli.names import check_names, default_model
-from ctta.cli.options import parse_names, parse_seeds, parse_settings, parse_targets
+from ctta.cli.options import parse_names, parse_seeds, parse_settings, parse_sweeps, parse_targets
 from ctta.datasets import DATASETS, get_dataset, locate
 from ctta.protocol import PROTOCOLS, get_protocol
 from ctta.registry import BUILT_IN
@@ -57,6 +58,14 @@ def run(
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Set an argument of the method. May be repeated."),
+    ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sweep",
+            metavar="NAME=VALUE,...",
+            help="Run once for each of these values of an argument of the method. May be repeated: all combinations.",
+        ),
     ] = None,
     norm: Annotated[
         OtherNorm | None,
@@ -125,7 +134,7 @@ def run(
     )
     from ctta.cli.bar import parts_bar  # noqa: PLC0415
     from ctta.cli.progress import RunsDisplay  # noqa: PLC0415
-    from ctta.cli.steps import echo_steps  # noqa: PLC0415
+    from ctta.cli.steps import echo_classes, echo_steps  # noqa: PLC0415
     from ctta.cli.tables import echo_comparison  # noqa: PLC0415
     from ctta.recommend import MIRROR  # noqa: PLC0415
     from ctta.registry import get_method  # noqa: PLC0415
@@ -142,9 +151,12 @@ def run(
         images=images,
         side=side,
     )
+    own = parse_settings(setting or [])
+    fixed = _for_norm(method, norm, batch_size or dataset.batch_size) | own
+    sweeps = parse_sweeps(sweep or [], own)
     procedure = Procedure(
         method=method,
-        settings=_for_norm(method, norm, batch_size or dataset.batch_size) | parse_settings(setting or []),
+        settings=fixed,
         protocol=protocol,
         times=times,
         order=order.value,
@@ -154,19 +166,23 @@ def run(
         learn=learn,
     )
     how = RunOptions(keep=keep, command=command_line(), track=targets, device=device)
-    job = Job(Workload(procedure, inputs), how)
-    jobs = [job.with_seed(number) for number in parse_seeds(seed)]
+    jobs = [
+        Job(Workload(replace(procedure, settings={**fixed, **swept}), inputs), how).with_seed(number)
+        for swept in sweeps
+        for number in parse_seeds(seed)
+    ]
     if get_protocol(protocol).needs_source:
         # Measure before the runs start: they share the results, whichever process they run in.
         with parts_bar(quiet=quiet) as show:
             for one in jobs:
                 measure_source(one, show)
-    left_to_default = get_method(method).arguments().keys() - procedure.settings
+    left_to_default = get_method(method).arguments().keys() - jobs[0].work.procedure.settings.keys()
     if not quiet and dataset.name == "folder" and "mirror" in left_to_default:
         typer.echo(MIRROR.replace("pass mirror=False", "add --set mirror=False"), err=True)
     progress = None if quiet else RunsDisplay(len(jobs), out, here=workers == 1 and ray is None)
     records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     if not quiet:
+        echo_classes(records[0])
         echo_steps(records[0], RunFolder(out / records[0].address), learns=learn and get_method(method).learns)
     if as_json:
         write_result(json.dumps([record.to_json() for record in records], indent=1))

@@ -1,4 +1,4 @@
-"""Say on stderr how many steps the domains of a run have."""
+"""Say on stderr what the labels of a run mean, and how many steps its domains have."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ctta.datasets.folder import CLASS_LIST
 from ctta.errors import BadData, MissingData
 
 if TYPE_CHECKING:
@@ -16,8 +17,27 @@ if TYPE_CHECKING:
 
 #: With fewer steps than this, a method that learns has hardly begun when the domain ends.
 _ENOUGH = 3
+#: As many class names are printed at most.
+_MOST_NAMES = 12
 #: A batch size that is suggested is at most this.
 _LARGEST = 64
+
+
+def echo_classes(record: Record) -> None:
+    """Print the classes of the user's own folders in the order of the labels, which must be that of the model.
+
+    Args:
+        record: The record of a run.
+    """
+    if record.data_title is None or not record.class_names:
+        return
+    names = [f"{label} {name}" for label, name in enumerate(record.class_names)]
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    typer.echo(
+        f"labels: {', '.join(names[:_MOST_NAMES])}{more}. If the model counts them otherwise, list its classes in "
+        f"{CLASS_LIST}, beside the domains.",
+        err=True,
+    )
 
 
 def echo_steps(record: Record, folder: RunFolder, *, learns: bool) -> None:

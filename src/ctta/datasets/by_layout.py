@@ -83,6 +83,7 @@ def corrupted_folder(
             origin,
             files=tuple(paths),
             classes=len(order),
+            class_names=order,
         )
         for name, severity, paths in parts
     ]

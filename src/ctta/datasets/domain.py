@@ -45,6 +45,7 @@ class Domain:
         classes: The number of classes if the class folders define it, otherwise None.
         model_classes: The model's classes that the labels index, if the data has only some of them: label i is the
             model's class ``model_classes[i]``. None if labels are the model's classes.
+        class_names: The names of the class folders in the order of the labels; empty if there are none.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Domain:
     files: tuple[Path, ...] = ()  # files with the images and their labels; empty if there are none
     classes: int | None = None  # known if the folders are named after classes
     model_classes: tuple[int, ...] | None = None
+    class_names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.images)

@@ -67,7 +67,16 @@ def image_folder(
             )
         if not paths:
             raise MissingData(f"The domain {name} in {root.absolute()} has no images in folders {name}/class.")
-        found.append(Domain(printable(name), 0, Pictures(paths, y, prepare), files=tuple(paths), classes=len(order)))
+        found.append(
+            Domain(
+                printable(name),
+                0,
+                Pictures(paths, y, prepare),
+                files=tuple(paths),
+                classes=len(order),
+                class_names=order,
+            )
+        )
     if not found:
         raise MissingData(
             f"{root.absolute()} {contents(root)}. It must hold one folder per domain: domain/class/*.png."

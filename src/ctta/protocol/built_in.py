@@ -31,7 +31,13 @@ def _mixed(parts: StreamParts) -> Stream:
 def _correlated(parts: StreamParts) -> Stream:
     from ctta.streams.protocols import correlated  # noqa: PLC0415
 
-    return correlated(parts.domains, batch_size=parts.batch_size, seed=parts.seed, images=parts.images)
+    return correlated(
+        parts.domains,
+        concentration=float(parts.options["concentration"]),
+        batch_size=parts.batch_size,
+        seed=parts.seed,
+        images=parts.images,
+    )
 
 
 def _recurring(parts: StreamParts) -> Stream:
@@ -55,16 +61,9 @@ def _random_order(parts: StreamParts) -> Stream:
 
 
 def _recurring_correlated(parts: StreamParts) -> Stream:
-    from ctta.streams.protocols import correlated, recurring  # noqa: PLC0415
+    from ctta.streams.protocols import recurring  # noqa: PLC0415
 
-    round_ = correlated(
-        parts.domains,
-        concentration=float(parts.options["concentration"]),
-        batch_size=parts.batch_size,
-        seed=parts.seed,
-        images=parts.images,
-    )
-    return recurring(round_, parts.times)
+    return recurring(_correlated(parts), parts.times)
 
 
 def _cdc(parts: StreamParts) -> Stream:
@@ -160,8 +159,9 @@ BUILT_IN = (
         "correlated",
         _correlated,
         allows_stored=False,
-        # The concentration of ctta.streams.protocols.CONCENTRATION.
-        order="classes in clumps within a domain: shares of a Dirichlet of 0.1, seed {seed}",
+        options={"concentration": 0.1},
+        later_options=("concentration",),
+        order="classes in clumps within a domain: shares of a Dirichlet of {concentration}, seed {seed}",
         summary="one domain after another, each with its classes in clumps",
     ),
     Protocol("recurring", _recurring, repeats=True, summary="the continual stream, --times over"),

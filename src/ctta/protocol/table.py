@@ -68,4 +68,11 @@ def order_text(recorded: Mapping[str, object], seed: int) -> str:
     if recorded.get("order") == "stored":
         return _STORED
     protocol = protocol_of(recorded)
-    return (SHUFFLED if protocol is None else protocol.order).replace("{seed}", str(seed))
+    if protocol is None:
+        return SHUFFLED.replace("{seed}", str(seed))
+    changed = recorded.get("options")
+    values = {**protocol.options, **(changed if isinstance(changed, Mapping) else {}), "seed": seed}
+    text = protocol.order
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", str(value))
+    return text

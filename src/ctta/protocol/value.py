@@ -84,12 +84,15 @@ class Protocol:
             forget the stream; records and tables say so.
         batch_size: The only batch size that it allows; None allows any.
         options: Its options with their defaults; `--option` changes them, and records hold all of them.
+        later_options: Names of options that were added when the protocol already had records. Records hold them only
+            if they differ from their default, so that the address of a run does not change.
         rest_on: The domains in which the method only predicts.
         repeats: Whether --times sets how often the stream is repeated.
         visits: How often each domain arrives in one round.
         any_domain_order: Whether the domains come in an order that changes with the seed.
         allows_stored: Whether the images of a domain can come in stored order.
-        order: How the images are ordered, for records; ``{seed}`` stands for the seed.
+        order: How the images are ordered, for records; ``{seed}`` stands for the seed, the name of an option in braces
+            for its value.
         severity_text: What reports say in place of the severity, if it changes.
         summary: One line for `ctta ls protocols`.
     """
@@ -103,6 +106,7 @@ class Protocol:
     resets: Resets = "never"
     batch_size: int | None = None
     options: Mapping[str, Option] = field(default_factory=dict, hash=False)
+    later_options: tuple[str, ...] = ()
     rest_on: tuple[str, ...] = ()
     repeats: bool = False
     visits: int = 1
@@ -208,8 +212,9 @@ class Protocol:
             found["order"] = order
         if self.resets != "never":
             found["resets"] = self.resets
-        if self.options:
-            found["options"] = self.with_options(options)
+        every = self.with_options(options)
+        if kept := {k: v for k, v in every.items() if k not in self.later_options or v != self.options[k]}:
+            found["options"] = kept
         if (code := sha256_of_code(self.build)) is not None:
             found["code"] = code
         return found

@@ -154,7 +154,7 @@ def _pairing(group: Group) -> Pairing | None:
 
 def _headings(groups: Sequence[Group]) -> list[str]:
     """A heading per group; headings that would be equal also name what differs."""
-    plain = [_heading(group.spec) for group in groups]
+    plain = [_heading(group.records[0]) for group in groups]
     found = list(plain)
     for heading in dict.fromkeys(plain):
         indices = [index for index, other in enumerate(plain) if other == heading]
@@ -163,10 +163,11 @@ def _headings(groups: Sequence[Group]) -> list[str]:
     return found
 
 
-def _heading(spec: RunSpec) -> str:
+def _heading(record: Record) -> str:
+    spec = record.spec
     times, domains = spec.protocol.get("times"), len(spec.corruptions)
     parts = [
-        f"{spec.data_name} ({spec.data['origin']})",
+        f"{record.data_title or spec.data_name} ({spec.data['origin']})",
         spec.model_name,
         spec.protocol_name,
         times and f"{times} round{'s' if times != 1 else ''}",
@@ -186,6 +187,7 @@ def _facts(group: Group) -> dict[str, object]:
     first = group.records[0]
     return {
         "data": {name: value for name, value in spec.data.items() if name != "corruption_seed"},
+        **({"classes": ", ".join(first.class_names)} if first.class_names else {}),
         "model": spec.model,
         "protocol": spec.protocol,
         **_severity(spec),
