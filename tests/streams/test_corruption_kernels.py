@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.nn.functional import pad
 
 from ctta.corruptions import corrupt
 from ctta.corruptions.bands import Band, _chosen, multiply_across, multiply_down
@@ -16,7 +17,7 @@ from ctta.corruptions.draws import Draws
 from ctta.corruptions.edges import canny, distance
 from ctta.corruptions.filters import _gaussian_matrix, convolve, gaussian
 from ctta.corruptions.glass import scan_sources
-from ctta.corruptions.motion import _accumulated, _gathered, motion
+from ctta.corruptions.motion import _accumulated, _extended, _gathered, motion
 from ctta.corruptions.plasma import plasma
 from ctta.corruptions.poisson import poisson
 
@@ -60,9 +61,16 @@ def test_motion_is_a_weighted_walk_along_the_line(degrees: float) -> None:
 def test_motion_of_small_and_large_images_is_the_same() -> None:
     padded, weights = torch.rand(3, 3, 60, 70), torch.rand(9, dtype=torch.float64)
     tops, lefts = torch.randint(0, 9, (3, 9)), torch.randint(0, 9, (3, 9))
-    shape = torch.Size((3, 3, 50, 60))
-    small = _gathered(padded, tops, lefts, weights, shape)
-    assert torch.allclose(small, _accumulated(padded, tops, lefts, weights, shape), atol=1e-4)
+    small, large = torch.empty(2, 3, 3, 50, 60)
+    _gathered(padded, tops, lefts, weights, small)
+    _accumulated(padded, tops, lefts, weights, large)
+    assert torch.allclose(small, large, atol=1e-4)
+
+
+def test_extended_borders_are_those_of_replication() -> None:
+    x = torch.rand(2, 3, 5, 7)
+    for sides in ((0, 0, 0, 0), (2, 0, 0, 3), (1, 4, 6, 2)):
+        assert torch.equal(_extended(x, *sides), pad(x, sides, mode="replicate"))
 
 
 @pytest.mark.parametrize(("sigma", "truncate", "border"), [(1.3, 4, "nearest"), (9.0, 3, "reflect")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,11 @@ from torch.nn.functional import grid_sample
 from ctta.corruptions.constants import Constants
 from ctta.corruptions.draws import Draws
 from ctta.corruptions.filters import apply_across, apply_down, gaussian
+from ctta.errors import ImageShape
+
+_core: Any = Image.core  # type: ignore[attr-defined] # the codecs, which have no types
+#: Bytes that the JPEG encoder may write at once.
+_BUFFER = 2**16
 
 
 def contrast(x: Tensor, c: Constants, draws: Draws) -> Tensor:
@@ -149,15 +155,30 @@ def _jpeg(images: NDArray[np.uint8], quality: int, out: NDArray[np.uint8]) -> No
     tall = Image.merge(channels, bands)
     settings = _jpeg_settings(channels, quality)
     for top in range(0, n * height, height):
-        picture = tall if n == 1 else tall.crop((0, top, width, top + height))
-        # The codecs themselves: Pillow takes as long to write and parse the file around them.
-        code = picture.tobytes("jpeg", channels, *settings)
-        picture.frombytes(code, "jpeg", channels, "")
-        if n > 1:
-            tall.paste(picture, (0, top))
+        _recode(tall, (0, top, width, top + height), channels, settings)
     for i, channel in enumerate(channels):
         plane = np.frombuffer(tall.tobytes("raw", channel), dtype=np.uint8)
         out[:, i] = plane.reshape(n, height, width)
+
+
+def _recode(picture: Image.Image, box: tuple[int, int, int, int], mode: str, settings: tuple[Any, ...]) -> None:
+    """Encode and decode a part of a picture in place.
+
+    With the codecs themselves: Pillow takes as long to write and parse the file around them, and to cut out the part.
+    """
+    encoder = _core.jpeg_encoder(mode, mode, *settings)
+    encoder.setimage(picture.im, box)
+    code, status = [], 0
+    while status == 0:
+        _, status, part = encoder.encode(_BUFFER)
+        code.append(part)
+    encoder.cleanup()
+    decoder = _core.jpeg_decoder(mode, mode, "")
+    decoder.setimage(picture.im, box)
+    consumed, failed = decoder.decode(b"".join(code))
+    decoder.cleanup()
+    if status < 0 or consumed >= 0 or failed:
+        raise ImageShape(f"Pillow could not encode a picture of {box[2]} x {box[3] - box[1]} pixels as JPEG.")
 
 
 @lru_cache(maxsize=16)

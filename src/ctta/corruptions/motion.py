@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 #: Kernel weights below this change no pixel by a tenth of a grey level.
 _NEGLIGIBLE = 1e-5
@@ -12,6 +11,8 @@ _NEGLIGIBLE = 1e-5
 _SMALL = 2**14
 #: Gathered values processed at once.
 _CACHE = 2**18
+#: Values of the images whose borders are extended at once.
+_CHUNK = 2**16
 
 
 def motion(x: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
@@ -28,10 +29,27 @@ def motion(x: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
     radians = torch.deg2rad(degrees.double())[:, None]
     down = (steps * radians.sin() - 0.5).ceil().long()  # (N, taps)
     across = (steps * radians.cos() - 0.5).ceil().long()
-    (left, right), (top, bottom) = _margins(across), _margins(down)
-    padded = pad(x, (left, right, top, bottom), mode="replicate")
     blur = _gathered if x[0].numel() <= _SMALL else _accumulated
-    return blur(padded, down + top, across + left, weights, x.shape)
+    out = torch.empty_like(x, dtype=torch.float32)
+    (left, right), (top, bottom) = _margins(across), _margins(down)
+    together = max(1, _CHUNK // x[0].numel())
+    parts = (torch.split(values, together) for values in (x, down + top, across + left, out))
+    for some, tops, lefts, blurred in zip(*parts, strict=True):
+        blur(_extended(some, left, right, top, bottom), tops, lefts, weights, blurred)
+    return out
+
+
+def _extended(x: Tensor, left: int, right: int, top: int, bottom: int) -> Tensor:
+    """Extend the edge pixels: copies of whole rows take a third of the time of torch's padding."""
+    height, width = x.shape[-2:]
+    out = x.new_empty(*x.shape[:2], top + height + bottom, left + width + right)
+    middle = out[:, :, top : top + height]
+    middle[..., left : left + width] = x
+    middle[..., :left] = x[..., :1]
+    middle[..., left + width :] = x[..., -1:]
+    out[:, :, :top] = middle[:, :, :1]
+    out[:, :, top + height :] = middle[:, :, -1:]
+    return out
 
 
 def _margins(shifts: Tensor) -> tuple[int, int]:
@@ -45,29 +63,27 @@ def _weights(radius: int, sigma: float) -> Tensor:
     return weights / weights.sum()
 
 
-def _gathered(padded: Tensor, tops: Tensor, lefts: Tensor, weights: Tensor, shape: torch.Size) -> Tensor:
-    n, channels, height, width = shape
+def _gathered(padded: Tensor, tops: Tensor, lefts: Tensor, weights: Tensor, blurred: Tensor) -> None:
+    n, channels, height, width = blurred.shape
     plane, row = padded.stride()[1:3]
     last = (channels - 1) * plane + (height - 1) * row + width - 1
     # A view of every window of the image's shape, indexed by the position of its first value.
     windows = padded.as_strided((padded.numel() - last, channels, height, width), (1, plane, row, 1))
     first = torch.arange(n)[:, None] * padded.stride(0) + tops * row + lefts
-    together = max(1, _CACHE // (len(weights) * shape[1:].numel()))
-    blurred = padded.new_empty(n, 1, shape[1:].numel())
-    for some, out in zip(torch.split(first, together), torch.split(blurred, together), strict=True):
+    together = max(1, _CACHE // (len(weights) * blurred[0].numel()))
+    kernel = weights.float()[None, None]
+    flat = blurred.view(n, 1, -1)
+    for some, out in zip(torch.split(first, together), torch.split(flat, together), strict=True):
         shifted = windows.index_select(0, some.flatten()).view(len(some), len(weights), -1)
-        torch.bmm(weights.float().expand(len(some), 1, -1), shifted, out=out)
-    return blurred.view(shape)
+        torch.bmm(kernel.expand(len(some), -1, -1), shifted, out=out)
 
 
-def _accumulated(padded: Tensor, tops: Tensor, lefts: Tensor, weights: Tensor, shape: torch.Size) -> Tensor:
+def _accumulated(padded: Tensor, tops: Tensor, lefts: Tensor, weights: Tensor, blurred: Tensor) -> None:
     _, plane, row, _ = padded.stride()
-    out = padded.new_zeros(shape)
-    for i, result in enumerate(out.unbind()):
+    for i, result in enumerate(blurred.zero_().unbind()):
         taps: dict[tuple[int, int], float] = {}
         for top, left, weight in zip(tops[i].tolist(), lefts[i].tolist(), weights.tolist(), strict=True):
             taps[top, left] = taps.get((top, left), 0.0) + weight  # several steps may round to one pixel
         for (top, left), weight in taps.items():
-            window = padded.as_strided(shape[1:], (plane, row, 1), i * padded.stride(0) + top * row + left)
+            window = padded.as_strided(result.shape, (plane, row, 1), i * padded.stride(0) + top * row + left)
             result.add_(window, alpha=weight)
-    return out
