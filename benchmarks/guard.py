@@ -96,10 +96,12 @@ class Remembering(Reference):
         super().__init__(adapter)
         self._last: tuple[Tensor, Tensor] | None = None
 
-    def predict(self, held: Tensor, newest: int, recent_classes: Tensor | None = None) -> Tensor:
+    def predict(
+        self, held: Tensor, newest: int, recent_classes: Tensor | None = None, draws: Tensor | None = None
+    ) -> Tensor:
         """Predict for the newest of the images that an adapter holds."""
         if self._last is None or not torch.equal(self._last[0], held):
-            self._last = held, super().predict(held, newest, recent_classes)
+            self._last = held, super().predict(held, newest, recent_classes, draws)
         return self._last[1]
 
 
@@ -122,7 +124,8 @@ def run(task: str, method: str, trial: Trial, source: Classifier, *, rules: str,
     alone: list[float] = []
     alarms = []
     for i, (x, y) in enumerate(trial.batches):
-        base.append(_error(guarded.reference.predict(x, len(x)), y))
+        draws = guarded.generator.get_state()
+        base.append(_error(guarded.reference.predict(x, len(x), guarded.inner.recent_classes, draws), y))
         step = guarded.step(x)
         errors.append(_error(step.logits, y))
         if "alarm" in step.log:

@@ -258,6 +258,25 @@ def test_harm_from_the_first_batch_on_does_not_pass_for_usual() -> None:
     assert next(i for i, signals in enumerate(harmed) if watch.observe(signals).alarm) == 2
 
 
+@pytest.mark.parametrize(("images", "others"), [(50, 8), (200, 2), (1000, 1), (48, 8)])
+def test_the_agreement_of_an_unadapted_adapter_counts_as_400_images(images: int, others: int) -> None:
+    watch = Watch(DEFAULT_RULES, unadapted=True)
+    for count in range(1, 12):
+        watch.observe(Signals(images, 0.1, 0.9, compared=Compared(images, 0.9, 0.3, 0.2, 0.0)))
+        assert list(watch.usual["regret"]) == [0.0] * others + [0.2] * count
+
+
+def test_the_reference_looks_at_the_random_views_of_the_adapter() -> None:
+    still = ctta.Trio(model(), lr=1e-12, alpha_min=1.0)
+    adapter = ctta.Guarded(still, every=1)
+    for x in batches(4):
+        before = still.generator.get_state()
+        adapter.step(x)
+        assert adapter.signals is not None and adapter.signals.compared is not None
+        assert adapter.signals.compared.agreement == 1 and adapter.signals.compared.regret == 0
+        assert not torch.equal(still.generator.get_state(), before)
+
+
 def test_an_adapter_that_moves_away_slowly_makes_the_new_distance_usual() -> None:
     watch = Watch(DEFAULT_RULES, unadapted=True)
     assert all(watch.observe(seen(1 - 0.0015 * i)).alarm is None for i in range(200))

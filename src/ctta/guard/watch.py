@@ -20,9 +20,11 @@ _PROBATION = 3
 #: Harm that took long to appear needs as long to appear again: the probation lasts as long, but not longer than this.
 _LONGEST_PROBATION = 240
 #: An adapter that has not learnt yet equals its reference. These are its usual values until enough others were
-#: observed; otherwise harm from the very first batch on would count as usual.
+#: observed; otherwise harm from the very first batch on would count as usual. They count as 400 images, because the
+#: patience is in images too: eight values in batches of 50, two in batches of 200.
 _UNADAPTED = {"agreement": 1.0, "drift": 0.0, "regret": 0.0, "lost_diversity": 0.0}
 _UNADAPTED_VALUES = 8
+_UNADAPTED_IMAGES = 400
 #: Batches of a new stream that are all compared with the reference: too large a learning rate does harm at once.
 _CLOSELY_WATCHED = 8
 
@@ -69,6 +71,7 @@ class Watch:
         since: Batches since the last alarm, or since one was forgotten.
         sums: The accumulated excess of every rule.
         usual: The values from which the usual value of each signal is computed.
+        prior: How many of them are those of an unadapted adapter.
     """
 
     rules: Sequence[Rule] = DEFAULT_RULES
@@ -89,6 +92,7 @@ class Watch:
     since: int = 0
     sums: list[float] = field(default_factory=list)
     usual: dict[str, deque[float]] = field(default_factory=dict)
+    prior: int = 0
 
     def __post_init__(self) -> None:
         """Start every rule without excess, and set the usual values of an unadapted adapter."""
@@ -177,6 +181,8 @@ class Watch:
     def _add(self, signals: Signals) -> Rule | None:
         """Add to every rule's excess, and return the first rule that fires, if any."""
         values = signals.values()
+        if signals.compared is not None:
+            self._shrink_prior(signals.compared.images)
         fired = None
         for i, rule in enumerate(self.rules):
             if rule.signal not in values:
@@ -219,6 +225,14 @@ class Watch:
         """Take the values of an adapter that has not learnt yet as usual."""
         for name, value in _UNADAPTED.items():
             self.usual[name] = deque([value] * _UNADAPTED_VALUES, self.memory)
+        self.prior = _UNADAPTED_VALUES
+
+    def _shrink_prior(self, images: int) -> None:
+        """Drop values of an unadapted adapter that would count for too much beside comparisons of so many images."""
+        while self.prior > max(1, round(_UNADAPTED_IMAGES / images)):
+            for name in _UNADAPTED:
+                self.usual[name].popleft()
+            self.prior -= 1
 
     def _enter(self, phase: Phase, left: int) -> None:
         self.phase, self.left = phase, left
@@ -227,4 +241,4 @@ class Watch:
             self.action = None
 
 
-_NUMBERS = ("left", "length", "probation", "batches", "alarms", "strikes", "since")
+_NUMBERS = ("left", "length", "probation", "batches", "alarms", "strikes", "since", "prior")

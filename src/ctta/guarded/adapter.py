@@ -109,7 +109,7 @@ class Guarded(Facade):
         admitted, _ = self.inner._admit(x)
         if not allow_small and self.inner._window is None:
             self.inner._refuse_too_small(admitted)
-        return self.refer(admitted, pushed=False)
+        return self.refer(admitted, pushed=False, draws=self.inner.generator.get_state())
 
     def see(self, x: Tensor) -> None:
         """Add images to the window, if there is one, without learning from them.
@@ -153,18 +153,18 @@ class Guarded(Facade):
             self._states.learnt()
         return self.verdict
 
-    def refer(self, x: Tensor, *, pushed: bool) -> Tensor:
+    def refer(self, x: Tensor, *, pushed: bool, draws: Tensor) -> Tensor:
         """Let the unadapted network predict for a batch, with the images of the window if there is one.
 
         Args:
             x: Images (N, C, H, W), as the adapter admits them.
             pushed: Whether the window holds them already.
+            draws: The state of the adapter's generator before it predicted for them.
         """
-        window = self.inner._window
-        if window is None:
-            return self.reference.predict(x, len(x), self.inner.recent_classes)
-        held = window.images if pushed and window.images is not None else window.seen_with(x)
-        return self.reference.predict(held, len(x), self.inner.recent_classes)
+        window, held = self.inner._window, x
+        if window is not None:
+            held = window.images if pushed and window.images is not None else window.seen_with(x)
+        return self.reference.predict(held, len(x), self.inner.recent_classes, draws)
 
     def freeze(self) -> Frozen:
         """Return a plain module that predicts as the guarded adapter does now."""

@@ -33,6 +33,7 @@ class GuardedAnswer(Answer):
         self._open = False
         watch = guarded.watch
         self._compares = watch.asks_reference()
+        self._draws = guarded.inner.generator.get_state()
         try:
             if watch.learns():
                 self._inner = guarded.inner.ask(x)
@@ -110,7 +111,8 @@ class GuardedAnswer(Answer):
         return log
 
     def _refer(self) -> Tensor:
-        return self._guarded.refer(self._x, pushed=self._inner is not None and self._broken is None)
+        pushed = self._inner is not None and self._broken is None
+        return self._guarded.refer(self._x, pushed=pushed, draws=self._draws)
 
     @torch.no_grad()
     def _answer_frozen(self) -> Tensor:

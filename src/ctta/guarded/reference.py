@@ -44,15 +44,20 @@ class Reference:
         new.reset()
         return cls(new)
 
-    def predict(self, held: Tensor, newest: int, recent_classes: Tensor | None = None) -> Tensor:
+    def predict(
+        self, held: Tensor, newest: int, recent_classes: Tensor | None = None, draws: Tensor | None = None
+    ) -> Tensor:
         """Predict for the newest of the images that an adapter holds.
 
         Args:
             held: The images of the window, or the batch.
             newest: How many of them to predict for.
             recent_classes: The adapter's own record of recent predictions, by which its statistics are chosen.
+            draws: The state of the adapter's generator before it predicted, so that both look at the same random views.
         """
         self.adapter.recent_classes = recent_classes
+        if draws is not None:
+            self.adapter.generator.set_state(draws)
         return self.adapter.predict(held, allow_small=True)[-newest:]
 
 
