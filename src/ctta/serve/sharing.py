@@ -62,7 +62,9 @@ class SharedReference(Reference):
         super().__init__(adapter)
         self._turn = threading.Lock()
 
-    def predict(self, held: Tensor, newest: int, recent_classes: Tensor | None = None) -> Tensor:
+    def predict(
+        self, held: Tensor, newest: int, recent_classes: Tensor | None = None, draws: Tensor | None = None
+    ) -> Tensor:
         """Predict for the newest of the images that an adapter holds."""
         with self._turn:
-            return super().predict(held, newest, recent_classes)
+            return super().predict(held, newest, recent_classes, draws)
