@@ -228,6 +228,8 @@ def test_pacs_goes_from_photo_to_three_other_domains(tmp_path: Path) -> None:
     assert [d.name for d in open_data(get_dataset("pacs"), Wanted(data=tmp_path, domains=("photo",))).domains] == [
         "photo"
     ]
+    small = open_data(get_dataset("pacs"), Wanted(data=tmp_path, side=64))
+    assert small.domains[0].images.take(slice(1)).x.shape == (1, 3, 64, 64) and small.facts["side"] == 64
     (tmp_path / "kfold" / "cartoon" / "unicorn").mkdir()
     with pytest.raises(BadData, match="unicorn is not one of the 7 classes"):
         pacs(tmp_path)

@@ -59,8 +59,9 @@ Side = Annotated[
     typer.Option(
         min=1,
         max=LARGEST_SIDE,
-        help="Resize the shorter side of your own image files to this many pixels and crop the central square.",
-        show_default="as they are",
+        help="Resize the shorter side of your own image files, or of those of PACS, to this many pixels and crop the "
+        "central square.",
+        show_default="as they are; 224 for PACS",
     ),
 ]
 Methods = Annotated[

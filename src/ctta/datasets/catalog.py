@@ -103,9 +103,10 @@ def _cifar10_1(wanted: Wanted) -> Sequence[Domain]:
 
 
 def _pacs(wanted: Wanted) -> Sequence[Domain]:
-    from ctta.datasets.pacs import TARGETS, pacs  # noqa: PLC0415
+    from ctta.datasets.pacs import SIDE, TARGETS, pacs  # noqa: PLC0415
 
-    return pacs(wanted.path, TARGETS if wanted.domains is None else wanted.domains)
+    domains = TARGETS if wanted.domains is None else wanted.domains
+    return pacs(wanted.path, domains, side=wanted.side or SIDE)
 
 
 def _only(wanted: Wanted, domains: Sequence[Domain]) -> Sequence[Domain]:
@@ -243,6 +244,7 @@ _BUILT_IN = (
         classes=7,
         batch_size=64,
         needs="the folder of its domains.",
+        takes_side=True,
         summary="PACS: art_painting, cartoon and sketch for a model of photo",
     ),
     OWN,

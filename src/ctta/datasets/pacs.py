@@ -13,10 +13,12 @@ from ctta.errors import MissingData
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 #: The target domains of a model trained on photo, in the usual order.
 TARGETS = ("art_painting", "cartoon", "sketch")
+#: Side of the images in pixels, unless another is wanted.
+SIDE = 224
 _HINT = "PACS (Li et al., 2017) is described at domaingeneralization.github.io."
 
 
-def pacs(folder: str | Path, domains: str | Sequence[str] = TARGETS, *, side: int = 224) -> list[Domain]:
+def pacs(folder: str | Path, domains: str | Sequence[str] = TARGETS, *, side: int = SIDE) -> list[Domain]:
     """Open PACS, with the shorter side of each image resized and the central square kept.
 
     Args:
