@@ -19,7 +19,7 @@ from ctta.errors import HeadNotFound, ParameterError
 from ctta.nets.by_name import load_model
 from ctta.protocol import Protocol, StreamParts
 from ctta.recommend import MIRROR, cautions
-from ctta.testing.models import bn_cnn, ln_vit
+from ctta.testing.models import bn_cnn, gn_cnn, ln_vit
 
 SOFT = nn.Sequential(bn_cnn(), nn.Softmax(1))
 
@@ -103,6 +103,17 @@ def test_a_report_prints_as_one_line() -> None:
     assert repr(report) == f"Report(source: {report.mean:.2f} % mean error, 1 domain, 8 images)"
     guarded = ctta.Guarded(ctta.Source(load_model("digits_resnet8").classifier))
     assert evaluate(guarded, images).method == "guarded source"
+
+
+def test_statistics_of_a_network_without_batch_norm_are_said_to_have_no_effect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ctta.Trio(gn_cnn())
+    ctta.Tent(bn_cnn(), statistics="source")
+    ctta.Tent(gn_cnn())
+    assert not caplog.records
+    ctta.Tent(gn_cnn(), statistics="prior:16")
+    assert caplog.messages == ["statistics=prior:16 has no effect: ConvNet has no batch norm"]
 
 
 def test_an_adapter_with_its_default_statistics_does_not_print_them() -> None:

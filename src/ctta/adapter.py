@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 import math
 import os
 from collections.abc import Iterable, Mapping
@@ -28,12 +29,14 @@ from ctta._checks.model import check_weights
 from ctta._system.processor import WITHOUT_AMX, bf16_crashes
 from ctta.classifier import Classifier, Precision
 from ctta.freeze import Frozen, LoadedStatistics, load_into
-from ctta.norms import choose_statistics
+from ctta.norms import batch_norms, choose_statistics
 from ctta.options import AnswerOptions, ChosenStatistics, Optimizer, SharedOptions, check_bounds
 from ctta.recipes import NOTHING_SET, BatchRate, OtherNorm
 from ctta.statistics import Batch, as_statistics, short_form
 
 __all__ = ["Adapter", "Learning", "Step"]
+
+logger = logging.getLogger("ctta")
 
 
 class Adapter(CheckedArguments, BatchPart):
@@ -124,6 +127,11 @@ class Adapter(CheckedArguments, BatchPart):
         if not isinstance(chosen, Batch):
             self._refuse_own_statistics(self.uses_batch_statistics)
             choose_statistics(self.student, chosen)
+        usual = short_form(as_statistics(self.defaults.get("statistics", "batch")))
+        if self.statistics != usual and not batch_norms(self.student):
+            logger.warning(
+                "statistics=%s has no effect: %s has no batch norm", self.statistics, type(source.model).__name__
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         """Predict for a batch, then learn from it.
