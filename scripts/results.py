@@ -12,8 +12,10 @@ have.
 ``<!-- networks: DATASET IMAGES MODEL[=NORM] ... -->`` is a table of every method on several networks, with seed 0.
 Methods with an optimizer published for networks with the norm layers NORM ("layer", "group") have a second row for it.
 
-``<!-- runs: DATASET MODEL PROTOCOL SEVERITY BATCH IMAGES AGAINST -->`` is a table of all runs on one stream, with the
-difference of every row from the row AGAINST on the same images, and its standard error.
+``<!-- runs: DATASET MODEL PROTOCOL SEVERITY BATCH IMAGES AGAINST [COLUMN ...] -->`` is a table of all runs on one
+stream, with the difference of every row from the row AGAINST on the same images, and its standard error. PROTOCOL is
+followed by its options and rounds, such as ``correlated:concentration=0.01`` or ``recurring:times=10``; SEVERITY or
+IMAGES that a stream does not have is "-". A COLUMN is a domain, or "rounds" for the errors of the first and last round.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import mean
 
 from ctta.bench.compare import own_settings, rows
 from ctta.bench.defaults import batch_size, default_arguments
@@ -110,8 +113,8 @@ def network_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
 
 def run_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     """Return a table of all runs on one stream in Markdown, followed by the commands that made it."""
-    dataset, model, protocol, severity, batch, images, against = what
-    stream = (dataset, model, protocol, int(severity), int(batch), int(images))
+    *stream, against = what[:7]
+    columns = what[7:]
     found = [record for record in records if _stream_of(record) == stream]
     if not found:
         raise SystemExit(f"docs/results holds no run for {' '.join(what)}")
@@ -124,18 +127,33 @@ def run_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
             row.label.replace("*", "\\*") + after_mark(row.records[0].spec.method),
             f"{row.mean:.2f}" + ("" if row.spread is None else f" ± {row.spread:.2f}"),
             differences.get(row.label, ""),
+            *(_column(name, row.records) for name in columns),
             str(len(row.seeds)),
         ]
         for row in sorted(table, key=lambda row: row.mean)
     ]
-    head = ["", "error", f"difference from {against}", "seeds"]
+    head = ["", "error", f"difference from {against}", *columns, "seeds"]
     commands = dict.fromkeys(record.command for row in table for record in row.records)
     return [_line(head), "|" + "---|" * len(head), *map(_line, body), "", "```sh", *commands, "```"]
 
 
-def _stream_of(record: Record) -> tuple[object, ...]:
+def _stream_of(record: Record) -> list[str]:
+    """What a run has in common with those that it can stand beside, as the page writes it."""
     spec = record.spec
-    return (spec.data_name, spec.model_name, spec.protocol_name, spec.severity, spec.batch_size, spec.images)
+    options = spec.protocol.get("options")
+    more = dict(options) if isinstance(options, Mapping) else {}
+    more |= {} if spec.times is None else {"times": spec.times}
+    protocol = ":".join([spec.protocol_name, *(f"{name}={value}" for name, value in more.items())])
+    numbers = (spec.severity, spec.batch_size, spec.images)
+    return [spec.data_name, spec.model_name, protocol, *("-" if n is None else str(n) for n in numbers)]
+
+
+def _column(name: str, runs: Sequence[Record]) -> str:
+    """The error of a domain, or of the first and the last round, averaged over seeds."""
+    if name != "rounds":
+        return f"{mean(run.errors[name] for run in runs):.1f}"
+    ends = [(run.rounds[0], run.rounds[-1]) for run in runs if run.rounds]
+    return " to ".join(f"{mean(values):.1f}" for values in zip(*ends, strict=True))
 
 
 def _plain(record: Record) -> bool:

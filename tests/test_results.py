@@ -15,7 +15,7 @@ from ctta.bench.folder import RunFolder, read_records
 from ctta.bench.record import Record
 from ctta.corruption_names import CORRUPTIONS
 from ctta.paper import experiment
-from run_folders import record_of, steps_of
+from run_folders import record_of, steps_of, write_run
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 RECORDS = read_records(DOCS / "results")
@@ -106,6 +106,34 @@ def test_a_table_of_networks_shows_every_method_with_its_gain_over_the_source(re
     assert lines[-2] == "ctta run METHOD cifar10-c --seed 0"
     with pytest.raises(SystemExit, match="no run of source"):
         results.network_lines(["cifar10-c", "40", "bn", "gn"], records)
+
+
+def test_a_table_of_runs_keeps_protocols_with_other_options_and_rounds_apart(
+    results: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clumps = {"name": "correlated", "options": {"concentration": 0.01}}
+    again = {"name": "recurring", "times": 2}
+    records = [
+        replace(run_on("bn", "source", 5, protocol=again, severity=None), rounds=(60.0, 40.0)),
+        run_on("bn", "source", 5, protocol={"name": "correlated"}),
+        run_on("bn", "source", 6, protocol=clumps),
+        run_on("bn", "tent", 3, protocol=clumps),
+    ]
+    for record, wrong in zip(records, (5, 5, 6, 3), strict=True):
+        write_run(tmp_path / "results", record.to_json(), steps_of((wrong,) * len(CORRUPTIONS), CORRUPTIONS))
+    monkeypatch.setattr(results, "DOCS", tmp_path)
+
+    def rows(*what: str) -> list[str]:
+        lines: list[str] = results.run_lines(["cifar10-c", "bn", *what], records)
+        return lines[2 : lines.index("")]
+
+    assert rows("correlated", "5", "200", "40", "source") == ["| source | 50.00 |  | 1 |"]
+    assert rows("correlated:concentration=0.01", "5", "200", "40", "source", "fog") == [
+        "| tent | 30.00 | -30.00 ± 0.00 | 30.0 | 1 |",
+        "| source | 60.00 |  | 60.0 | 1 |",
+    ]
+    rounds = rows("recurring:times=2", "-", "200", "40", "source", "rounds")
+    assert rounds == ["| source | 50.00 |  | 60.0 to 40.0 | 1 |"]
 
 
 def test_the_figures_are_those_of_the_records() -> None:
