@@ -319,11 +319,6 @@ class Adapter(CheckedArguments, BatchPart):
         self._check_constructed()
         return {name: getattr(self, name) for name in self.arguments()}
 
-    @property
-    def label(self) -> str:
-        """The name of the method as reports show it: that of its class in lower case."""
-        return type(self).__name__.lower()
-
     def _check_constructed(self) -> None:
         """Raise MethodError if an argument is not stored."""
         for name in self.arguments():

@@ -355,3 +355,5 @@ def test_the_state_of_a_guard_is_carried_over_whole() -> None:
     assert isinstance(other.usual["drift"], deque)
     with pytest.raises(ValueError, match="rules"):
         Watch(()).load(watch.state())
+    with pytest.raises(ValueError, match="unadapted"):
+        other.load(Watch(DEFAULT_RULES, unadapted=True).state() | {"usual": {}})

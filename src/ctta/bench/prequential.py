@@ -21,6 +21,7 @@ from ctta.bench.steps import ENTROPY_BINS, StepFacts
 from ctta.datasets.convert import check_classes
 from ctta.errors import EmptyStream, ModelError, ParameterError
 from ctta.functional import entropy
+from ctta.guarded import Guarded
 from ctta.protocol import Resets
 from ctta.streams.batch import Batch
 from ctta.streams.incoming import batches_of
@@ -103,7 +104,7 @@ def evaluate(
     seconds = sum(step["seconds"] for step in steps)
     scores = Scores.of_steps(steps)
     return Report(
-        method=adapter.label,
+        method=_name(adapter),
         settings=adapter.settings,
         errors=scores.errors,
         mean=scores.mean,
@@ -170,6 +171,13 @@ def scored(
                 **step.log,
             },
         )
+
+
+def _name(adapter: Adapter) -> str:
+    """The name of the method, marked if it has a guard."""
+    if isinstance(adapter, Guarded):
+        return f"guarded {_name(adapter.inner)}"
+    return type(adapter).__name__.lower()
 
 
 def _shifts(stream: object, resets: Resets) -> frozenset[int]:

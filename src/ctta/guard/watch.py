@@ -174,6 +174,8 @@ class Watch:
             raise ValueError(f"phase {phase!r}, action {action!r}, {len(sums)} sums for {len(self.rules)} rules")
         if list(state["rules"]) != [str(rule) for rule in self.rules]:
             raise ValueError(f"the state is of the rules {state['rules']}")
+        if any(len(usual.get(name, ())) < numbers["prior"] for name in _UNADAPTED):
+            raise ValueError(f"{numbers['prior']} values of an unadapted adapter, and fewer values in all")
         self.phase, self.action, self.sums, self.usual = phase, action, sums, usual
         for name, value in numbers.items():
             setattr(self, name, value)

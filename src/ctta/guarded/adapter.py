@@ -232,11 +232,6 @@ class Guarded(Facade):
         """Return every argument of the guard with its default."""
         return {name: default for name, default in super().arguments().items() if name != "reference"}
 
-    @property
-    def label(self) -> str:
-        """The name of the guarded method, marked as guarded."""
-        return f"guarded {self.inner.label}"
-
     def __repr__(self) -> str:
         """Show the guarded adapter, and the guard's phase."""
         return f"Guarded({self.inner!r}, guard {self.watch.phase})"
