@@ -18,7 +18,7 @@ from ctta.doctor import examine
 from ctta.errors import HeadNotFound, ParameterError
 from ctta.nets.by_name import load_model
 from ctta.protocol import Protocol, StreamParts
-from ctta.recommend import MIRROR, cautions
+from ctta.recommend import MIRROR, cautions, on_command_line
 from ctta.testing.models import bn_cnn, gn_cnn, ln_vit
 
 SOFT = nn.Sequential(bn_cnn(), nn.Softmax(1))
@@ -49,10 +49,11 @@ def test_doctor_takes_the_channels_of_the_model(caplog: pytest.LogCaptureFixture
 
 
 def test_cautions_are_what_adapt_would_set_or_say() -> None:
-    assert cautions("trio", bn_cnn(), ()) == [MIRROR]
+    assert on_command_line(MIRROR).endswith("If not (digits, letters, signs), add --set mirror=False.")
+    assert cautions("trio", bn_cnn(), ()) == [on_command_line(MIRROR)]
     assert cautions("trio", bn_cnn(), ("mirror",)) == cautions("tent", bn_cnn(), ()) == []
     careful, mirror = cautions("trio", ln_vit(), ())
-    assert "--set lr=0.0001 --set learns_from=norms" in careful and mirror == MIRROR
+    assert "--set lr=0.0001 --set learns_from=norms" in careful and mirror == on_command_line(MIRROR)
     assert cautions("trio", ln_vit(), ("lr", "learns_from", "mirror")) == []
 
 
@@ -60,7 +61,14 @@ def test_serving_trio_warns_as_adapt_does(caplog: pytest.LogCaptureFixture) -> N
     load_source("trio", "digits_resnet8", None, [], "cpu")
     load_source("trio", "digits_resnet8", None, ["mirror=False"], "cpu")
     load_source("trio", "digits_resnet8", None, [], "cpu", recipe="digits")
-    assert caplog.messages == [MIRROR]
+    assert caplog.messages == [on_command_line(MIRROR)]
+
+
+def test_a_service_without_a_method_adapts_as_recommended() -> None:
+    network = load_source(None, "digits_resnet8", None, ["mirror=False"], "cpu")
+    assert repr(network.make(network.classifier)).startswith("Trio(mirror=False): ")
+    transformer = load_source(None, "cifar10_vit_ctta", None, ["lr=0.01"], "cpu")
+    assert repr(transformer.make(transformer.classifier)).startswith("Trio(learns_from='norms', lr=0.01): ")
 
 
 @pytest.fixture

@@ -16,6 +16,9 @@ from ctta.datasets.digits import digits
 from ctta.errors import ParameterError
 from ctta.nets import classifier
 from ctta.registry import method
+from ctta.testing import Subject
+from ctta.testing.models import bn_cnn
+from ctta.testing.parameters import every_argument_counts
 
 METHODS = ["bn", "tent", "dmse"]
 
@@ -59,6 +62,12 @@ def test_bf16_is_refused_where_it_would_end_the_process(monkeypatch: pytest.Monk
     with pytest.raises(ParameterError, match="ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16"):
         method("tent")(classifier("digits_resnet8"), precision="bf16")
     assert method("tent")(classifier("digits_resnet8")).precision == "fp32"
+
+
+def test_the_contract_holds_where_bf16_would_end_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("ctta.adapter", "ctta.testing.parameters"):
+        monkeypatch.setattr(f"{place}.bf16_crashes", lambda: True)
+    every_argument_counts(Subject(method("rpl"), bn_cnn))
 
 
 def test_a_child_process_that_dies_of_a_product_tells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -79,6 +79,13 @@ def test_paired_differences_are_from_the_best_row_or_a_chosen_one(tmp_path: Path
     assert {d["label"]: round(d["points"], 6) for d in said["differences"]} == {"bn": 10.0, "dmse": -10.0}
 
 
+def test_a_method_of_ones_own_is_named_without_the_digest_of_its_code(tmp_path: Path) -> None:
+    make_run(tmp_path, "sharpen@b79b76ac2e09")
+    make_run(tmp_path, "bn", (5, 2, 5))
+    said = json.loads(compare(tmp_path, "--paired", "--against", "sharpen", "--json").stdout)
+    assert said["against"].startswith("sharpen@b79b76ac2e09")
+
+
 def test_runs_that_do_not_pair_are_named(tmp_path: Path) -> None:
     make_run(tmp_path, "tent")
     make_run(tmp_path, "bn", seed=1)

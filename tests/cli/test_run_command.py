@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from ctta.cli import app
 from ctta.cli.options import parse_sweeps
+from ctta.cli.steps import _smaller_batch
 
 
 def run(out: Path, *options: str) -> Result:
@@ -107,6 +108,29 @@ def test_a_sweep_that_cannot_be_run_is_refused_by_name(tmp_path: Path, sweep: st
 
 def test_commas_in_brackets_and_quotes_belong_to_a_value() -> None:
     assert parse_sweeps(["view=(1,2),[3,4],'a,b',c"], ()) == [{"view": v} for v in ((1, 2), [3, 4], "a,b", "c")]
+
+
+def test_every_value_of_a_sweep_is_checked_before_the_first_run(tmp_path: Path) -> None:
+    words = ["run", "tent", "digits", "--sweep", "statistics=batch,foo", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code != 0 and "foo" in result.output and not any(tmp_path.iterdir())
+
+
+def test_a_default_that_is_given_makes_no_new_run(tmp_path: Path) -> None:
+    words = ["run", "trio", "digits", "--images", "4", "--corruptions", "fog", "--batch-size", "2", "--json", "--quiet"]
+    for options in ([], ["--set", "statistics=auto"], ["--set", "statistics=auto:0.45"]):
+        assert CliRunner().invoke(app, [*words, "--out", str(tmp_path), *options]).exit_code == 0
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_rounds_of_a_stream_that_does_not_repeat_are_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["run", "tent", "digits", "--times", "2", "--out", str(tmp_path)])
+    assert result.exit_code != 0 and "continual does not repeat" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(("images", "size"), [(12, 4), (100, 25), (40, 10), (7, None), (31, 9), (1000, 50), (5, None)])
+def test_a_suggested_batch_size_leaves_no_single_image(images: int, size: int | None) -> None:
+    assert _smaller_batch(images) == size
 
 
 def test_a_norm_for_which_a_method_has_no_settings_is_an_error(tmp_path: Path) -> None:

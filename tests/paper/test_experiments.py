@@ -125,6 +125,14 @@ def test_rows_that_need_source_data_are_left_out_and_named(tmp_path: Path, clean
     assert "LEFT OUT, because it needs --source-data: RMT." in result.stdout
 
 
+def test_a_method_that_is_no_row_of_an_experiment_is_named_and_few_steps_are_a_warning(tmp_path: Path) -> None:
+    words = ["reproduce", "reset", "digits", "--methods", "dmse,trio", "--images", "4", "--corruptions", "fog"]
+    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "LEFT OUT, because it is no row of this experiment: trio." in result.stdout
+    assert "FEW STEPS: dmse learns once per step" in result.stderr
+
+
 def reproduce(*arguments: str, out: Path) -> dict[str, Any]:
     result = CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(out), "--quiet", "--json"])
     assert result.exit_code == 0, result.output

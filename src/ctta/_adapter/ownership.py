@@ -65,8 +65,9 @@ class ExclusiveLock:
             if held is not mine and _is_held(*held):
                 raise ConcurrentUse(
                     "An adapter changes with every batch and serves one call at a time; it was called while another "
-                    "call was running, or while an answer waited for learn() or forget(). Give each thread its own "
-                    "adapter, or put a queue in front of this one."
+                    "call was running, or while an answer waited for learn() or forget(). Call one of these on the "
+                    "answer first. If several threads call, give each its own adapter, or put a queue in front of "
+                    "this one."
                 )
             self._held["by"] = mine
 

@@ -203,6 +203,8 @@ def method_arguments(work: Workload) -> dict[str, Any]:
     # One run must have one address: 1 and 1.0 are the same learning rate, and defaults need not be given.
     data = get_dataset(work.inputs.stream).name
     constructor, defaults = cls.arguments(), default_arguments(cls, data)
+    if "statistics" in defaults:
+        defaults = {**defaults, "statistics": short_form(as_statistics(defaults["statistics"]))}
     settings = {k: float(v) if type(v) is int and isinstance(constructor[k], float) else v for k, v in given.items()}
     if "statistics" in settings:
         settings["statistics"] = short_form(as_statistics(settings["statistics"]))

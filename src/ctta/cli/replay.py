@@ -16,7 +16,10 @@ from ctta.errors import MissingData, ParameterError
 def replay(
     stream: Annotated[Path, typer.Argument(help="Folder of the stream: STATE/streams/NAME.")],
     record: Annotated[Path, typer.Argument(help="Folder of recorded images: the service's --record.")],
-    method: Annotated[str, typer.Option(help="The service's method.")] = "dmse",
+    method: Annotated[
+        str | None,
+        typer.Option(help="The service's method.", show_default="what ctta.adapt recommends for the model"),
+    ] = None,
     model: served.Served = None,
     weights: options.Weights = None,
     mode: Annotated[served.StreamMode, typer.Option(help="The service's --mode.")] = served.StreamMode.adapt,
@@ -33,7 +36,7 @@ def replay(
     """
     if model is None:
         raise ParameterError("ctta replay needs --model, the service's.")
-    check_names([method], model)
+    check_names([] if method is None else [method], model)
     if stream.parent.name != "streams":
         raise MissingData(f"{stream} is not the folder of a stream, which is called STATE/streams/NAME.")
     import torch  # noqa: PLC0415 - help and usage errors must not import torch

@@ -67,8 +67,10 @@ def reproduce(
     if dataset not in SETTINGS:
         dataset, data = _own_data(dataset, data)
     from ctta.bench.executors import run_jobs  # noqa: PLC0415
+    from ctta.bench.folder import RunFolder  # noqa: PLC0415
     from ctta.bench.jobs import Inputs, RunOptions  # noqa: PLC0415
     from ctta.cli.progress import RunsDisplay  # noqa: PLC0415
+    from ctta.cli.steps import echo_steps  # noqa: PLC0415
     from ctta.paper import experiment  # noqa: PLC0415 - ctta --help takes no torch
     from ctta.paper.reproduce import Request, draw, notes, plan, rows, setting_of  # noqa: PLC0415
     from ctta.plots.style import require_matplotlib  # noqa: PLC0415
@@ -100,6 +102,8 @@ def reproduce(
     progress = None if quiet else RunsDisplay(len(jobs), out, here=workers == 1 and ray is None)
     records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     outcomes = planned.outcomes(records, out)
+    if not quiet and (learning := next((record for record in records if record.passes[1]), None)):
+        echo_steps(learning, RunFolder(out / learning.address), learns=True)
     found, remarks, figures = rows(outcomes), notes(planned, outcomes), draw(planned, outcomes, out)
     if as_json:
         result = {"experiment": name, "dataset": dataset, "rows": [asdict(row) for row in found], "notes": remarks}

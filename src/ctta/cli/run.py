@@ -16,6 +16,7 @@ from ctta.cli.command_line import command_line
 from ctta.cli.names import check_names, default_model
 from ctta.cli.options import parse_names, parse_seeds, parse_settings, parse_sweeps, parse_targets
 from ctta.datasets import DATASETS, get_dataset, locate
+from ctta.errors import ParameterError
 from ctta.protocol import PROTOCOLS, get_protocol
 from ctta.registry import BUILT_IN
 
@@ -119,6 +120,8 @@ def run(
     if as_json:
         keep_for_results()
     PROTOCOLS.check(protocol)
+    if times != 1 and not get_protocol(protocol).repeats:
+        raise ParameterError(f"{protocol} does not repeat. Leave out --times, or use --protocol recurring.")
     stream, data = locate(stream, data)
     dataset = get_dataset(stream)
     model = model or default_model(dataset)
@@ -132,11 +135,12 @@ def run(
         Workload,
         measure_source,
     )
+    from ctta.bench.prepare import method_arguments  # noqa: PLC0415
     from ctta.cli.bar import parts_bar  # noqa: PLC0415
     from ctta.cli.progress import RunsDisplay  # noqa: PLC0415
     from ctta.cli.steps import echo_classes, echo_steps  # noqa: PLC0415
     from ctta.cli.tables import echo_comparison  # noqa: PLC0415
-    from ctta.recommend import MIRROR  # noqa: PLC0415
+    from ctta.recommend import MIRROR, on_command_line  # noqa: PLC0415
     from ctta.registry import get_method  # noqa: PLC0415
 
     inputs = Inputs(
@@ -171,6 +175,8 @@ def run(
         for swept in sweeps
         for number in parse_seeds(seed)
     ]
+    for one in jobs:
+        method_arguments(one.work)  # refuse any invalid value before the first run starts
     if get_protocol(protocol).needs_source:
         # Measure before the runs start: they share the results, whichever process they run in.
         with parts_bar(quiet=quiet) as show:
@@ -178,7 +184,7 @@ def run(
                 measure_source(one, show)
     left_to_default = get_method(method).arguments().keys() - jobs[0].work.procedure.settings.keys()
     if not quiet and dataset.name == "folder" and "mirror" in left_to_default:
-        typer.echo(MIRROR.replace("pass mirror=False", "add --set mirror=False"), err=True)
+        typer.echo(on_command_line(MIRROR), err=True)
     progress = None if quiet else RunsDisplay(len(jobs), out, here=workers == 1 and ray is None)
     records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     if not quiet:

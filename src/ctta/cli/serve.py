@@ -26,7 +26,7 @@ _PIXELS = 1 << 24
 
 
 def serve(
-    method: served.Method = "dmse",
+    method: served.Method = None,
     model: served.Served = None,
     weights: options.Weights = None,
     state: Annotated[
@@ -101,7 +101,7 @@ def serve(
     if not demo and (model is None or state is None):
         raise ParameterError("ctta serve needs --model and --state, or --demo, which needs nothing.")
     host, port = parse_address(listen)
-    check_names([method], model)
+    check_names([] if method is None else [method], model)
     targets = parse_targets(track)
     seconds = parse_duration(wait, "--wait")
     if seconds > _LONGEST_WAIT:
@@ -126,7 +126,12 @@ def serve(
     rules = served.parse_guard(guard)
     tokens = Tokens() if token_file is None else read_tokens(token_file)
     source = served.load_source(
-        method, model or _DIGITS, weights, setting or [], device, recipe="digits" if demo else recipe
+        method or ("dmse" if demo else None),
+        model or _DIGITS,
+        weights,
+        setting or [],
+        device,
+        recipe="digits" if demo else recipe,
     )
     names = tuple("0123456789") if demo else read_names(class_names, source.classifier.num_classes)
     limits = Limits(

@@ -40,7 +40,13 @@ Guard = Annotated[
         show_default="the rules of ctta.Guarded",
     ),
 ]
-Method = Annotated[str, typer.Argument(help=f"A method: a name from ctta ls methods, {options.OWN}.")]
+Method = Annotated[
+    str | None,
+    typer.Argument(
+        help=f"A method: a name from ctta ls methods, {options.OWN}.",
+        show_default="what ctta.adapt recommends for the model",
+    ),
+]
 Served = Annotated[
     str | None,
     typer.Option(
@@ -73,7 +79,7 @@ class Source:
 
 
 def load_source(
-    method: str,
+    method: str | None,
     model: str,
     weights: Path | None,
     settings: Sequence[str],
@@ -83,7 +89,7 @@ def load_source(
     """Load a model and choose a method for it.
 
     Args:
-        method: The method's name.
+        method: The method's name; None means what `ctta.adapt` recommends for the model, with its arguments.
         model: The model's name.
         weights: The weights file, if the model needs one.
         settings: Arguments of the method, as name=value.
@@ -94,14 +100,18 @@ def load_source(
     from ctta.bench.defaults import recipe as settings_for  # noqa: PLC0415
     from ctta.datasets import get_dataset  # noqa: PLC0415
     from ctta.nets.by_name import load_model  # noqa: PLC0415
-    from ctta.recommend import cautions  # noqa: PLC0415
+    from ctta.recommend import cautions, recommend  # noqa: PLC0415
     from ctta.registry import get_method  # noqa: PLC0415
 
-    cls = get_method(method)
-    given: dict[str, Any] = ({} if recipe is None else settings_for(cls, get_dataset(recipe).name)) | parse_settings(
-        list(settings)
-    )
     loaded = load_model(model, weights)
+    given: dict[str, Any] = {}
+    if method is None:
+        advice = recommend(loaded.classifier)
+        method, given = advice.method, dict(advice.arguments)
+        logger.info("method %s%s", method, "".join(f" --set {name}={value}" for name, value in given.items()))
+    cls = get_method(method)
+    given |= {} if recipe is None else settings_for(cls, get_dataset(recipe).name)
+    given |= parse_settings(list(settings))
     for caution in cautions(method, loaded.classifier, given):
         logger.warning("%s", caution)
     classifier = loaded.classifier.to(choose_device(device))

@@ -62,13 +62,21 @@ def echo_steps(record: Record, folder: RunFolder, *, learns: bool) -> None:
     )
     few = min(steps, key=lambda domain: steps[domain])
     if learns and steps[few] < _ENOUGH:
-        smaller = min(images[few] // _ENOUGH, _LARGEST)
-        remedy = f"a smaller --batch-size, such as {smaller}" if 1 < smaller < size else "more images per domain"
+        smaller = _smaller_batch(images[few])
+        fits = smaller is not None and smaller < size
+        remedy = f"a smaller --batch-size, such as {smaller}" if fits else "more images per domain"
         typer.echo(
             f"FEW STEPS: {record.spec.method} learns once per step, and {few} has only "
             f"{_counted([steps[few]], 'step')}. Use {remedy}.",
             err=True,
         )
+
+
+def _smaller_batch(images: int) -> int | None:
+    """A batch size that gives enough steps, with equal batches if possible and never a single image at the end."""
+    most = min(images // _ENOUGH, _LARGEST)
+    even = (size for size in range(most, max(most // 2, 1), -1) if images % size == 0)
+    return next(even, None) or next((size for size in range(most, 1, -1) if images % size != 1), None)
 
 
 def _counted(numbers: Collection[int], noun: str) -> str:

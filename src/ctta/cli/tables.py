@@ -113,6 +113,8 @@ def echo_paired(
 
     pairing = pair_rows(rows(records, force=force), steps_of, against)
     typer.echo(json.dumps(pairing.to_json(), indent=1) if as_json else paired_table(pairing, form), nl=as_json)
+    if any(difference.standard_error is None for difference in pairing.differences):
+        typer.echo("No standard error with one batch per domain: use a smaller --batch-size.", err=True)
 
 
 def _marked(shown: list[str]) -> list[Text]:

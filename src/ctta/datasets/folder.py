@@ -43,7 +43,8 @@ def image_folder(
     names = [path.name for path in folders(root)] if domains is None else names_of(domains, "domains")
     for name in names:
         if not (root / name).is_dir():
-            raise MissingData(f"The domain {name} is not in {root.absolute()}.")
+            there = ", ".join(printable(path.name) for path in folders(root))
+            raise MissingData(f"The domain {name} is not in {root.absolute()}, which has: {there or 'no folders'}.")
     # Collected from every domain, requested or not: a class must have the same number whichever domains are read.
     every = {c.name for d in folders(root) for c in folders(d)}
     order = class_order(root, every) if classes is None else names_of(classes, "classes")

@@ -115,7 +115,7 @@ def plan(experiment: Experiment, request: Request) -> Plan:
     if _cells_of(request) not in experiment.datasets:
         where = ", ".join(experiment.datasets)
         raise ParameterError(f"The experiment {experiment.name} is about {where}. Got {request.dataset} instead.")
-    cells, left_out = [], {}
+    cells, left_out = [], dict.fromkeys(_without_row(experiment, request), "is no row of this experiment")
     for cell in _with_own_methods(experiment, request):
         if request.methods is not None and cell.procedure.method not in request.methods:
             continue
@@ -132,6 +132,12 @@ def plan(experiment: Experiment, request: Request) -> Plan:
             + "."
         )
     return Plan(experiment, request, tuple(cells), left_out)
+
+
+def _without_row(experiment: Experiment, request: Request) -> list[str]:
+    """The built-in methods that the user named and the experiment does not have."""
+    rows = {cell.procedure.method for cell in experiment.cells(_cells_of(request))}
+    return sorted(name for name in request.methods or () if name.lower() in built_in() and name not in rows)
 
 
 def _with_own_methods(experiment: Experiment, request: Request) -> list[Cell]:

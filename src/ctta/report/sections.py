@@ -20,6 +20,13 @@ from ctta.report.embed import Drawing
 from ctta.report.groups import Group
 from ctta.report.plots import MOST_ROWS, drawings
 
+#: What the origin of data means, for readers of a report.
+_ORIGINS = {
+    "published": "published: equal to the files of the authors",
+    "generated": "generated: corrupted by ctta",
+    "unverified": "unverified: no published digest to compare with",
+}
+
 
 class Figure(NamedTuple):
     """A drawing and its caption.
@@ -186,7 +193,9 @@ def _facts(group: Group) -> dict[str, object]:
     machines = dict.fromkeys(_machine(record.environment) for record in group.records)
     first = group.records[0]
     return {
-        "data": {name: value for name, value in spec.data.items() if name != "corruption_seed"},
+        "data": {name: value for name, value in spec.data.items() if name != "corruption_seed"}
+        | ({"name": first.data_title} if first.data_title else {})
+        | ({"origin": _ORIGINS[origin]} if (origin := str(spec.data.get("origin"))) in _ORIGINS else {}),
         **({"classes": ", ".join(first.class_names)} if first.class_names else {}),
         "model": spec.model,
         "protocol": spec.protocol,

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ctta._system.processor import bf16_crashes
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
 from ctta.errors import ContractBroken, CttaError, ParameterError
@@ -22,8 +23,9 @@ _STEPS = 7
 def every_argument_counts(subject: Subject) -> None:
     """13: changing any constructor argument changes the logits, the error raised or the number of forward passes.
 
-    `seed` is exempt if the method draws no random numbers, and `statistics` if the model has no batch norm. An argument
-    that depends on another one, or whose values cannot be guessed from its type, needs an entry in ``variations``.
+    `seed` is exempt if the method draws no random numbers, `statistics` if the model has no batch norm, and `precision`
+    on a processor that cannot compute in bfloat16. An argument that depends on another one, or whose values cannot be
+    guessed from its type, needs an entry in ``variations``.
 
     Args:
         subject: The adapter under test, with its model and images.
@@ -45,6 +47,8 @@ def every_argument_counts(subject: Subject) -> None:
 def _exempt(name: str, subject: Subject, adapter: Adapter) -> bool:
     if name == "seed":
         return _draws_nothing(subject)
+    if name == "precision":
+        return bf16_crashes()
     return name == "statistics" and not batch_norms(adapter.student)
 
 
