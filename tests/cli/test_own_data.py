@@ -203,6 +203,7 @@ def test_own_data_is_called_by_its_folder_and_a_run_says_which_label_each_class_
     assert cli("report", "runs", "-o", "page.html").exit_code == 0
     page = (here / "page.html").read_text()
     assert "birds (unverified)" in page and "folder (unverified)" not in page and "c, a, b" in page
+    assert "unverified: no published digest to compare with" in page
 
 
 def said_by(words: Sequence[str]) -> str:

@@ -207,6 +207,14 @@ def test_headings_tell_groups_apart(tmp_path: Path, fact: str, values: list[Any]
     assert [[word in heading for word in said].count(True) for heading in headings] == [1, 1]
 
 
+def test_a_heading_names_options_of_the_protocol_that_are_not_the_defaults(tmp_path: Path) -> None:
+    for concentration in (0.1, 0.01):
+        options = {"concentration": concentration}
+        make_run(tmp_path / "runs", "tent", protocol={"name": "recurring-correlated", "times": 2, "options": options})
+    page = report(tmp_path / "runs")
+    assert "recurring-correlated, concentration 0.01, 2 rounds" in page and "recurring-correlated, 2 rounds" in page
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_only_a_gradual_stream_has_a_severity_that_rises_and_falls(tmp_path: Path) -> None:
     for name in ("gradual", "clean"):

@@ -177,6 +177,7 @@ def _heading(record: Record) -> str:
         f"{record.data_title or spec.data_name} ({spec.data['origin']})",
         spec.model_name,
         spec.protocol_name,
+        *_changed_options(spec),
         times and f"{times} round{'s' if times != 1 else ''}",
         not spec.learn and "without learning",
         spec.severity and f"severity {spec.severity}",
@@ -185,6 +186,14 @@ def _heading(record: Record) -> str:
         f"batches of {spec.batch_size}",
     ]
     return ", ".join(str(part) for part in parts if part)
+
+
+def _changed_options(spec: RunSpec) -> list[str]:
+    """The options of the protocol that differ from their defaults."""
+    options, protocol = spec.protocol.get("options"), protocol_of(spec.protocol)
+    usual = {} if protocol is None else protocol.options
+    found = options if isinstance(options, Mapping) else {}
+    return [f"{name} {value}" for name, value in found.items() if usual.get(name) != value]
 
 
 def _facts(group: Group) -> dict[str, object]:
