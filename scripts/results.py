@@ -39,6 +39,7 @@ from ctta.paper.numbers import SETTINGS
 from ctta.registry import method
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+SEED = re.compile(r" --seed \S+")
 REGION = re.compile(r"(<!-- (table|networks|runs): ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -133,8 +134,26 @@ def run_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
         for row in sorted(table, key=lambda row: row.mean)
     ]
     head = ["", "error", f"difference from {against}", *columns, "seeds"]
-    commands = dict.fromkeys(record.command for row in table for record in row.records)
+    commands = _with_all_seeds([record for row in table for record in row.records])
     return [_line(head), "|" + "---|" * len(head), *map(_line, body), "", "```sh", *commands, "```"]
+
+
+def _with_all_seeds(runs: Sequence[Record]) -> list[str]:
+    """The commands of some runs; those that differ only in their seeds as one."""
+    seeds: dict[str, set[int]] = {}
+    for record in runs:
+        alone = record.command.startswith("ctta run")
+        command = SEED.sub("", record.command) if alone else record.command
+        seeds.setdefault(command, set()).update([record.spec.seed] if alone else [])
+    return [
+        command if found <= {0} else command.replace(" --quiet", f" --seed {_listed(sorted(found))} --quiet")
+        for command, found in seeds.items()
+    ]
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    consecutive = len(seeds) > 1 and seeds == list(range(seeds[0], seeds[-1] + 1))
+    return f"{seeds[0]}..{seeds[-1]}" if consecutive else ",".join(map(str, seeds))
 
 
 def _stream_of(record: Record) -> list[str]:
