@@ -15,6 +15,7 @@ from torch import nn
 import ctta
 from cli.command import ctta as cli
 from ctta.bench.folder import read_record
+from ctta.cli.command_line import command_line, remember
 from ctta.errors import BadData, MissingData, ModelError, NotWeights, ParameterError, UnknownModel, UserCodeError
 from ctta.nets.by_name import load_model
 from ctta.track import Target
@@ -158,7 +159,14 @@ def test_a_wrong_name_is_a_named_error(code: Path, name: str, error: type[Except
         load_model(name.format(code=code))
 
 
-def test_the_path_of_weights_is_not_recorded(code: Path, tmp_path: Path) -> None:
+def test_a_relative_path_of_weights_is_recorded_as_it_was_typed() -> None:
+    remember(["run", "bn", "digits", "--weights", "data/w.safetensors", "--model", "code/net.py:build"])
+    assert command_line() == "ctta run bn digits --weights data/w.safetensors --model net.py:build"
+    remember(["run", "bn", "digits", "--weights=/home/me/w.safetensors"])
+    assert command_line() == "ctta run bn digits --weights=w.safetensors"
+
+
+def test_the_absolute_path_of_weights_is_not_recorded(code: Path, tmp_path: Path) -> None:
     save_file(load_model(f"{code}:build").classifier.model.state_dict(), tmp_path / "w.safetensors")
     (record,) = records(
         "run",

@@ -31,7 +31,7 @@ def remember(arguments: Sequence[str]) -> None:
     """Make these arguments the current command line.
 
     Records must not contain paths of the user's own code: only the last part of ``folder/file.py:name``, of
-    ``hf:folder/name`` and of the value of --weights is kept.
+    ``hf:folder/name`` and of an absolute path of --weights is kept.
 
     Args:
         arguments: Arguments of ctta.
@@ -44,5 +44,6 @@ def _without_folders(arguments: Sequence[str]) -> list[str]:
     for before, word in zip(["", *arguments], arguments, strict=False):
         option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
         weights = "--weights" in (before, option)
-        words.append(option + equals + (Path(value).name if weights and value else bare_target(value)))
+        named = Path(value).name if weights and Path(value).is_absolute() else value
+        words.append(option + equals + bare_target(named))
     return words
