@@ -89,6 +89,13 @@ def test_a_sweep_runs_every_combination_of_its_values_with_every_seed(tmp_path: 
     assert len(list(tmp_path.iterdir())) == 8
 
 
+def test_a_sweep_says_which_values_its_labels_leave_out(tmp_path: Path) -> None:
+    words = ["run", "tent", "digits", "--images", "4", "--corruptions", "fog", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, [*words, "--sweep", "lr=0.001,0.01", "--sweep", "statistics=batch,source"])
+    assert result.exit_code == 0, result.output
+    assert "has the value of the recipe: lr=0.001, statistics=batch." in result.stderr
+
+
 @pytest.mark.parametrize(
     ("sweep", "message"),
     [

@@ -174,6 +174,16 @@ def label(record: Record) -> str:
     return label_of(record.spec, source_free=record.source_free)
 
 
+def table_order(record: Record) -> tuple[bool, bool, str, str]:
+    """A key to sort records by: the source model first, then methods that do not learn, then the others by label.
+
+    Args:
+        record: The record of a run.
+    """
+    name = record.spec.method
+    return name != "source", record.passes[1] > 0, name, label(record)
+
+
 def label_of(spec: RunSpec, *, source_free: bool) -> str:
     """The method as the paper writes it, and the settings that differ from its recipe.
 

@@ -78,7 +78,12 @@ class _Group(Group):
             raise typer.Exit(1) from error
 
 
-app = typer.Typer(cls=_Group, no_args_is_help=True, help="Continual test-time adaptation for PyTorch.")
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    help="Continual test-time adaptation for PyTorch.",
+    pretty_exceptions_show_locals=False,  # the traceback of a user's own method stays readable
+)
 app.command("demo", cls=Command)(demo)
 app.command("ls", cls=Command)(ls)
 app.command("run", cls=RayCommand)(run)

@@ -41,10 +41,11 @@ def compare(
     """
     if against is not None and not paired:
         raise typer.BadParameter("needs --paired", param_hint="--against")
+    from ctta.bench.compare import table_order  # noqa: PLC0415
     from ctta.bench.folder import read_records, runs_with_steps  # noqa: PLC0415 - ctta --help must not import torch
     from ctta.cli.tables import echo_comparison, echo_paired  # noqa: PLC0415
 
-    records = [record for folder in folders for record in read_records(folder)]
+    records = sorted((record for folder in folders for record in read_records(folder)), key=table_order)
     if paired:
         logs = runs_with_steps(folders)
         echo_paired(records, logs, against=against, form=form.value, force=force, as_json=as_json)

@@ -116,6 +116,8 @@ def _print(diagnosis: Diagnosis) -> None:
                 "not needed" if report.source_free else "needed",
             )
     console.print(table)
+    if any(report.trained > diagnosis.parameters for report in diagnosis.methods):
+        console.print("trains: parameters, with those of the projection that a method adds", highlight=False)
     for report in diagnosis.methods:
         if report.left_out:
             layers = " to ".join(dict.fromkeys((report.left_out[0], report.left_out[-1])))

@@ -23,7 +23,8 @@ OWN = "or your own as package.module:name or file.py:name"
 Model = Annotated[
     str | None,
     typer.Option(
-        help=f"Source model: a name from ctta ls models, timm:NAME, torchvision:NAME, hf:FOLDER, {OWN}.",
+        help=f"Source model: a name from ctta ls models, timm:NAME, torchvision:NAME, hf:FOLDER, {OWN}; file.py alone "
+        "if it has only one.",
         show_default="the bundled model, or the paper's",
     ),
 ]

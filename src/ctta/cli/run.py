@@ -138,7 +138,7 @@ def run(
     from ctta.bench.prepare import method_arguments  # noqa: PLC0415
     from ctta.cli.bar import parts_bar  # noqa: PLC0415
     from ctta.cli.progress import RunsDisplay  # noqa: PLC0415
-    from ctta.cli.steps import echo_classes, echo_steps  # noqa: PLC0415
+    from ctta.cli.steps import echo_classes, echo_steps, echo_swept  # noqa: PLC0415
     from ctta.cli.tables import echo_comparison  # noqa: PLC0415
     from ctta.recommend import MIRROR, on_command_line  # noqa: PLC0415
     from ctta.registry import get_method  # noqa: PLC0415
@@ -189,6 +189,7 @@ def run(
     records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     if not quiet:
         echo_classes(records[0])
+        echo_swept(method, dataset.name, sweeps)
         echo_steps(records[0], RunFolder(out / records[0].address), learns=learn and get_method(method).learns)
     if as_json:
         write_result(json.dumps([record.to_json() for record in records], indent=1))

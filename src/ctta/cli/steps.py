@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
 
+from ctta.bench.defaults import default_arguments
 from ctta.datasets.folder import CLASS_LIST
 from ctta.errors import BadData, MissingData
+from ctta.registry import get_method
 
 if TYPE_CHECKING:
     from ctta.bench.folder import RunFolder
@@ -38,6 +40,21 @@ def echo_classes(record: Record) -> None:
         f"{CLASS_LIST}, beside the domains.",
         err=True,
     )
+
+
+def echo_swept(method: str, dataset: str, sweeps: Sequence[Mapping[str, object]]) -> None:
+    """Print the values of swept arguments that labels leave out: those of the recipe.
+
+    Args:
+        method: Name of the method.
+        dataset: Name of the dataset.
+        sweeps: The swept arguments of every run; empty mappings without a sweep.
+    """
+    if not sweeps[0]:
+        return
+    usual = default_arguments(get_method(method), dataset)
+    values = ", ".join(f"{name}={usual[name]}" for name in sweeps[0])
+    typer.echo(f"A row that does not name it has the value of the recipe: {values}.", err=True)
 
 
 def echo_steps(record: Record, folder: RunFolder, *, learns: bool) -> None:

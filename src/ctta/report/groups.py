@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctta.bench.comparability import comparable_key
-from ctta.bench.compare import Row, label, rows
+from ctta.bench.compare import Row, rows, table_order
 from ctta.bench.folder import read_records, runs_with_steps
 from ctta.bench.record import Record
 from ctta.bench.spec import RunSpec
@@ -56,14 +56,9 @@ def read_groups(folders: Sequence[Path]) -> list[Group]:
         records |= {record.address: record for record in new}
         logs |= {r.address: runs[r.address].read_log(r.counts) for r in new if r.address in runs}
     alike: dict[str, list[Record]] = {}
-    for record in sorted(records.values(), key=_order):
+    for record in sorted(records.values(), key=table_order):
         alike.setdefault(comparable_key(record.spec), []).append(record)
     return sorted((Group(rows(group), logs) for group in alike.values()), key=_kind)
-
-
-def _order(record: Record) -> tuple[bool, bool, str, str]:
-    name = record.spec.method
-    return name != "source", record.passes[1] > 0, name, label(record)
 
 
 def _kind(group: Group) -> tuple[str, str, str]:
