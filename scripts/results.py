@@ -125,7 +125,7 @@ def run_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     differences = {difference.label: str(difference) for difference in pairing.differences}
     body = [
         [
-            row.label.replace("*", "\\*") + after_mark(row.records[0].spec.method),
+            row.label.replace("*", "\\*"),
             f"{row.mean:.2f}" + ("" if row.spread is None else f" ± {row.spread:.2f}"),
             differences.get(row.label, ""),
             *(_column(name, row.records) for name in columns),
@@ -135,7 +135,8 @@ def run_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     ]
     head = ["", "error", f"difference from {against}", *columns, "seeds"]
     commands = _with_all_seeds([record for row in table for record in row.records])
-    return [_line(head), "|" + "---|" * len(head), *map(_line, body), "", "```sh", *commands, "```"]
+    note = ["", AFTER_NOTE] if any(AFTER in row.label for row in table) else []
+    return [_line(head), "|" + "---|" * len(head), *map(_line, body), *note, "", "```sh", *commands, "```"]
 
 
 def _with_all_seeds(runs: Sequence[Record]) -> list[str]:
