@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -18,8 +20,8 @@ class Draws:
     """
 
     def __init__(self, images: Tensor, *tag: object) -> None:
-        prefix = repr((*tag, tuple(images.shape[1:]))).encode()
-        self._keys = [_key(prefix, image) for image in images]
+        prefix = hashlib.blake2b(repr((*tag, tuple(images.shape[1:]))).encode(), digest_size=4)
+        self._keys = [_key(prefix, image) for image in images.numpy()]
         self._generator = torch.Generator()
         self._drawn = 0
 
@@ -58,7 +60,7 @@ class Draws:
         return out
 
 
-def _key(prefix: bytes, image: Tensor) -> int:
-    digest = hashlib.blake2b(prefix, digest_size=4)
-    digest.update(image.numpy().data)
+def _key(prefix: hashlib.blake2b, image: NDArray[np.uint8]) -> int:
+    digest = prefix.copy()
+    digest.update(image.data)
     return int.from_bytes(digest.digest(), "little")
