@@ -62,11 +62,12 @@ def outcomes(name: str, records: Sequence[Record]) -> list[Outcome]:
 
 
 def methods_by_cost(records: Sequence[Record]) -> list[Method]:
-    """Return every method with a measured cost and a run on 2,000 images, except the unadapted source."""
+    """Return every method with a measured cost and a run on 2,000 images that is better than the unadapted source."""
     (report,) = json.loads(COSTS.read_bytes())["reports"]
     costs = {row["name"].removesuffix(" fp32"): row["value"] for row in report["rows"]}
     errors = {run.spec.method: run.mean for run in plain_runs(records, DATASET, MODEL, 2000)}
-    return [Method(name, costs[name], error) for name, error in errors.items() if name in costs and name != "source"]
+    better = {name: error for name, error in errors.items() if error < errors["source"]}
+    return [Method(name, costs[name], error) for name, error in better.items() if name in costs]
 
 
 if __name__ == "__main__":

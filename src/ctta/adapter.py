@@ -33,6 +33,7 @@ from ctta.norms import batch_norms, choose_statistics
 from ctta.options import AnswerOptions, ChosenStatistics, Optimizer, SharedOptions, check_bounds
 from ctta.recipes import NOTHING_SET, BatchRate, OtherNorm
 from ctta.statistics import Batch, as_statistics, short_form
+from ctta.statistics.short_form import stored_form
 
 __all__ = ["Adapter", "Learning", "Step"]
 
@@ -127,7 +128,7 @@ class Adapter(CheckedArguments, BatchPart):
         if not isinstance(chosen, Batch):
             self._refuse_own_statistics(self.uses_batch_statistics)
             choose_statistics(self.student, chosen)
-        usual = short_form(as_statistics(self.defaults.get("statistics", "batch")))
+        usual = stored_form(self.defaults.get("statistics", "batch"))
         if self.statistics != usual and not batch_norms(self.student):
             logger.warning(
                 "statistics=%s has no effect: %s has no batch norm", self.statistics, type(source.model).__name__
@@ -332,7 +333,7 @@ class Adapter(CheckedArguments, BatchPart):
         """Summarise the adapter in one line: method, settings that differ from the defaults, and what it adapts."""
         defaults = self.arguments()
         if "statistics" in defaults:
-            defaults["statistics"] = short_form(as_statistics(defaults["statistics"]))  # as it is stored
+            defaults["statistics"] = stored_form(defaults["statistics"])
         given = [f"{k}={_short(v)}" for k, v in self.settings.items() if not checkpoint.is_default(v, defaults[k])]
         parameters = list(self.student.parameters())
         trained, total = sum(p.numel() for p in parameters if p.requires_grad), sum(p.numel() for p in parameters)

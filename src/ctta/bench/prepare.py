@@ -34,7 +34,7 @@ from ctta.nets.models import MODELS
 from ctta.protocol import StreamParts, get_protocol
 from ctta.prototypes import prototypes_from_source
 from ctta.registry import bare_target, get_method
-from ctta.statistics import as_statistics, short_form
+from ctta.statistics.short_form import stored_form
 from ctta.streams.stream import Stream
 
 
@@ -204,10 +204,10 @@ def method_arguments(work: Workload) -> dict[str, Any]:
     data = get_dataset(work.inputs.stream).name
     constructor, defaults = cls.arguments(), default_arguments(cls, data)
     if "statistics" in defaults:
-        defaults = {**defaults, "statistics": short_form(as_statistics(defaults["statistics"]))}
+        defaults = {**defaults, "statistics": stored_form(defaults["statistics"])}
     settings = {k: float(v) if type(v) is int and isinstance(constructor[k], float) else v for k, v in given.items()}
     if "statistics" in settings:
-        settings["statistics"] = short_form(as_statistics(settings["statistics"]))
+        settings["statistics"] = stored_form(settings["statistics"])
     arguments = recipe(cls, data) | {k: v for k, v in settings.items() if v != defaults[k]}
     return arguments | ({"seed": work.procedure.seed} if "seed" in cls.arguments() else {})
 

@@ -54,6 +54,15 @@ def short_form(statistics: Statistics) -> Statistics | str:
     return str(statistics) if type(statistics) in _SHORT else statistics
 
 
+def stored_form(given: object) -> Statistics | str:
+    """Return a choice of statistics as adapters and records store it: "auto" and "auto:0.45" are one choice.
+
+    Args:
+        given: Anything that `as_statistics` takes.
+    """
+    return short_form(as_statistics(given))
+
+
 def is_statistics(given: Any) -> bool:
     """Return whether an argument is a valid choice of statistics.
 
