@@ -53,10 +53,19 @@ def test_every_choice_can_be_overridden() -> None:
     model = ctta.adapt(bn_cnn(), guard=False, mirror=False, statistics="prior:16", lr=1e-4)
     assert isinstance(model, ctta.Trio)
     assert (model.mirror, model.statistics, model.lr) == (False, "prior:16", 1e-4)
-    assert isinstance(ctta.adapt(bn_cnn(), method="tent", guard=False), ctta.Tent)
     assert isinstance(ctta.adapt(bn_cnn(), method="bn"), ctta.BN)  # nothing to guard: it does not learn
     with pytest.raises(TypeError, match=r"'mirrow' is not a known argument\. Did you mean 'mirror'\?"):
         ctta.adapt(bn_cnn(), mirrow=False)
+
+
+def test_another_method_gets_statistics_that_work_with_single_images() -> None:
+    model = ctta.adapt(bn_cnn(), method="tent", guard=False)
+    assert isinstance(model, ctta.Tent) and model.statistics == "auto:0.45"
+    assert model(drifting_images(1)).shape == (1, 10)
+    as_published = ctta.adapt(bn_cnn(), method="tent", guard=False, statistics="batch")
+    assert isinstance(as_published, ctta.Tent) and as_published.statistics == ctta.Tent(bn_cnn()).statistics
+    assert recommend(ln_vit(), "tent").arguments == {"lr": 1e-4}
+    assert recommend(bn_cnn(), "rotta").arguments == {}  # it has statistics of its own
 
 
 def test_an_adapter_is_not_adapted_again() -> None:
@@ -87,7 +96,7 @@ def test_what_it_saves_is_loaded_as_any_adapter_is(tmp_path: Path) -> None:
 
 def test_a_network_without_a_linear_head_gets_a_method_that_needs_none() -> None:
     advice = recommend(NoHead())
-    assert advice.method == "tent" and "Classifier(net, head=...)" in advice.reasons[0]
+    assert advice.method == "tent" and "Classifier(net, head=...)" in advice.reasons["method"]
     model = ctta.adapt(NoHead(), guard=False)
     assert isinstance(model, ctta.Tent) and model.statistics == "auto:0.45"
 
@@ -106,6 +115,20 @@ def test_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
         ctta.adapt(bn_cnn())
     for expected in ("Trio", 'statistics="auto"', "mirror=False", "fp32", "guard=False"):
         assert expected in caplog.text
+
+
+def test_the_log_does_not_explain_what_was_overridden(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="ctta"):
+        ctta.adapt(bn_cnn(), statistics="prior:16", mirror=True, guard=False)
+        ctta.adapt(ln_vit(), learns_from="all", lr=1e-3, mirror=True, guard=False)
+    assert "auto" not in caplog.text and "low rate" not in caplog.text and "mirrored" not in caplog.text
+
+
+def test_the_doctor_says_why_it_recommends_nothing() -> None:
+    no_head_no_norm = nn.Sequential(nn.Conv2d(3, 10, 16), nn.Flatten())
+    diagnosis = examine(no_head_no_norm, among={"source": ctta.Source})
+    assert diagnosis.recommended is None and "HeadNotFound" in (diagnosis.not_recommended or "")
+    assert examine(bn_cnn(), among={"source": ctta.Source}).not_recommended is None
 
 
 def test_the_doctor_gives_the_same_recommendation_with_the_time_of_a_step() -> None:

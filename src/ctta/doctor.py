@@ -64,7 +64,8 @@ class Diagnosis:
         num_classes: The number of classes, if it has a head.
         num_features: The size of the features, if it has a head.
         norms: How many norm layers of each type it has.
-        recommended: The recommended method with its arguments, and why; None if none of the methods fits.
+        recommended: The recommended method with its arguments, and why; None if it does not work with the model.
+        not_recommended: Why nothing is recommended.
         seconds: How long a step of the recommended adapter takes on this machine, in seconds, by images in the batch.
             Empty if no image size was given.
         methods: A report for each method.
@@ -78,6 +79,7 @@ class Diagnosis:
     num_features: int | None
     norms: dict[str, int]
     recommended: Recommendation | None = None
+    not_recommended: str | None = None
     seconds: dict[int, float] = field(default_factory=dict, compare=False)
     methods: list[MethodReport] = field(default_factory=list)
     warnings: tuple[str, ...] = ()
@@ -114,7 +116,7 @@ def examine(
     if image_size is not None:
         channels = channels or _channels(classifier, image_size)
         images = torch.rand(2, channels, image_size, image_size, generator=torch.Generator().manual_seed(0))
-    recommended, seconds = _recommend(classifier, images)
+    recommended, seconds, failure = _recommend(classifier, images)
     found = classifier.head_name is not None and (images is None or _head_works(classifier, images))
     return Diagnosis(
         model=type(classifier.model).__name__,
@@ -124,6 +126,7 @@ def examine(
         num_features=classifier.num_features if found else None,
         norms=dict(kinds),
         recommended=recommended,
+        not_recommended=failure,
         seconds=seconds,
         methods=[_report(name, cls, classifier, images) for name, cls in sorted(chosen.items())],
         warnings=() if images is None else _warnings(classifier, images),
@@ -140,19 +143,22 @@ def _channels(classifier: Classifier, image_size: int) -> int:
     return found if works else 3
 
 
-def _recommend(classifier: Classifier, images: torch.Tensor | None) -> tuple[Recommendation | None, dict[int, float]]:
-    """Return the recommendation and how long its steps take, unless the model does not work with it."""
+def _recommend(
+    classifier: Classifier, images: torch.Tensor | None
+) -> tuple[Recommendation | None, dict[int, float], str | None]:
+    """Return the recommendation and how long its steps take; or why the model does not work with it."""
+    advice = recommend(classifier)
     try:
-        advice = recommend(classifier)
         adapter = build(classifier, advice)
         seconds: dict[int, float] = {}
         if images is not None:
             seconds = {size: seconds_per_step(adapter, images[:1].expand(size, -1, -1, -1)) for size in TIMED}
     except KeyboardInterrupt:
         raise
-    except BaseException:  # noqa: BLE001, the user's code may raise anything; each method reports it
-        return None, {}
-    return advice, seconds
+    except BaseException as error:  # noqa: BLE001, the user's code may raise anything
+        what = f"{advice.method} fits a network of this kind, but failed: {type(error).__name__}: {message_of(error)}."
+        return None, {}, what
+    return advice, seconds, None
 
 
 def _warnings(classifier: Classifier, images: torch.Tensor) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,52 +28,63 @@ class Recommendation:
     Args:
         method: Name of the method.
         arguments: Its arguments, as far as they differ from the defaults.
-        reasons: A sentence for each choice.
+        reasons: Why, by the name of the argument that would override the choice; "method" for the method itself.
     """
 
     method: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    reasons: tuple[str, ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
-def recommend(model: nn.Module) -> Recommendation:
-    """Recommend a method for a network, by what the network consists of.
+def recommend(model: nn.Module, method: str | None = None) -> Recommendation:
+    """Recommend a method and its arguments for a network, by what the network consists of.
 
     Args:
         model: The source model, or a `Classifier` around it.
+        method: Name of a method, if it is decided already: only its arguments are recommended.
 
     Example:
         >>> from ctta.recommend import recommend
         >>> from ctta.testing.models import bn_cnn
         >>> recommend(bn_cnn()).method
         'trio'
+        >>> recommend(bn_cnn(), "tent").arguments
+        {'statistics': 'auto'}
     """
     classifier = model if isinstance(model, Classifier) else Classifier(model)
     has_batch_norms, has_norms = bool(batch_norms(classifier.model)), bool(norm_layers(classifier.model))
-    if classifier.head_name is None and has_norms:
-        return Recommendation(
-            "tent",
-            {"statistics": "auto"} if has_batch_norms else {"lr": 1e-4},
-            (
-                "Tent, because no linear head was found; name it with Classifier(net, head=...), and Trio can be used.",
-                _STATISTICS if has_batch_norms else "A low learning rate, because nothing holds Tent back.",
-            ),
-        )
-    if has_batch_norms:
-        return Recommendation("trio", {}, (_TRIO, _STATISTICS, MIRROR))
-    careful = {"lr": 1e-4} | ({"learns_from": "norms"} if has_norms else {})
-    return Recommendation("trio", careful, (_TRIO, _CAREFUL, MIRROR))
+    arguments: dict[str, Any] = {}
+    reasons: dict[str, str] = {}
+    if method is None:
+        method = "tent" if classifier.head_name is None and has_norms else "trio"
+        reasons["method"] = _TRIO if method == "trio" else _TENT
+    cls = get_method(method)
+    if has_batch_norms and cls.uses_batch_statistics:
+        reasons["statistics"] = _STATISTICS
+        if method != "trio":  # whose default it is
+            arguments["statistics"] = "auto"
+    elif not has_batch_norms and method == "trio" and has_norms:
+        arguments |= {"lr": 1e-4, "learns_from": "norms"}
+        reasons["learns_from"] = _NORMS_ONLY
+    elif not has_batch_norms and method in ("trio", "tent"):
+        arguments["lr"] = 1e-4
+        reasons["lr"] = _LOW_RATE
+    if "mirror" in cls.arguments():
+        reasons["mirror"] = MIRROR
+    return Recommendation(method, arguments, reasons)
 
 
 _TRIO = "Trio, which had a lower error than source, BN, RMT and DMSE on CIFAR-10-C and CIFAR-100-C (docs/results.md)."
-_CAREFUL = (
-    "No batch norm, so that any batch size works. A low learning rate, for the norm layers only: with all parameters "
+_TENT = "Tent, because no linear head was found; name it with Classifier(net, head=...), and Trio can be used."
+_NORMS_ONLY = (
+    "No batch norm, so that any batch size works. Only the norm layers learn, at a low rate: with all parameters "
     "at the usual rate, a small vision transformer became worse than its source."
 )
+_LOW_RATE = "No batch norm, so that any batch size works. A low learning rate, because such networks break more easily."
 MIRROR = "Trio assumes that a mirrored image keeps its class. If not (digits, letters, signs), pass mirror=False."
 _STATISTICS = (
     'statistics="auto": batch norms blend batch and source statistics by the shift they see, so that small batches, '
-    "single images and batches of few classes work."
+    "batches of few classes and, without a window, single images work."
 )
 
 
@@ -89,14 +100,16 @@ def adapt(
     """Return the recommended adapter for a network: it predicts for each batch, then learns from it.
 
     The choices and their reasons are logged with the logger "ctta" at level INFO, which Python does not show unless
-    you call ``logging.basicConfig(level=logging.INFO)``. That a mirrored image is taken to keep its class is a
-    warning, unless ``mirror`` is given. ``ctta doctor`` shows the same recommendation.
+    you call ``logging.basicConfig(level=logging.INFO)``. A choice that you override is not mentioned. That a mirrored
+    image is taken to keep its class is a warning, unless ``mirror`` is given. ``ctta doctor`` shows the same
+    recommendation.
 
     Args:
         net: The classifier, a module that maps images to logits, or a `Classifier` around it. It is not changed.
         mean: Mean of each channel, if the network expects normalised images.
         std: Standard deviation of each channel.
-        method: Name of another method. The default is chosen by what the network consists of.
+        method: Name of another method. The default is chosen by what the network consists of. Methods that use batch
+            statistics get ``statistics="auto"``; pass ``statistics="batch"`` to use them as published.
         guard: Wrap the adapter in `Guarded`, which stops harmful learning.
         arguments: Arguments of the method, such as ``mirror=False``, ``lr`` or ``statistics``.
 
@@ -112,21 +125,25 @@ def adapt(
     if isinstance(net, Classifier) and mean is not None:
         raise ParameterError("The Classifier already has its mean and std. Leave them out, or pass the network itself.")
     classifier = net if isinstance(net, Classifier) else Classifier(net, mean=mean, std=std)
-    advice = recommend(classifier)
-    if method not in (None, advice.method):
-        advice = Recommendation(method)
+    advice = recommend(classifier, method)
     adapter = build(classifier, advice, guard=guard, **arguments)
-    for reason in advice.reasons:
-        if reason != MIRROR:
-            logger.info("%s", reason)
-        elif "mirror" not in arguments:
-            logger.warning("%s", reason)
-    inner = adapter.inner if isinstance(adapter, Guarded) else adapter
-    layout = "channels_last" if inner._layout is torch.channels_last else "contiguous"
-    logger.info("Computing in %s, memory layout %s.", inner.precision, layout)
+    for name, reason in advice.reasons.items():
+        if name not in arguments:
+            logger.log(logging.WARNING if name == "mirror" else logging.INFO, "%s", reason)
+    for reason in _how_it_computes(adapter.inner if isinstance(adapter, Guarded) else adapter, arguments):
+        logger.info("%s", reason)
     if isinstance(adapter, Guarded):
         logger.info("Guarded against harmful learning; pass guard=False to switch it off.")
     return adapter
+
+
+def _how_it_computes(adapter: Adapter, given: Collection[str]) -> Iterator[str]:
+    if "precision" not in given:
+        yield 'fp32: precision="bf16" is faster only on processors with bf16 instructions (docs/speed.md).'
+    if adapter._layout is torch.channels_last:
+        yield "Memory layout channels_last, which is faster for convolutions."
+    else:
+        yield "Memory layout contiguous, because torch cannot train a layer of this network in channels_last."
 
 
 def build(classifier: Classifier, advice: Recommendation, *, guard: bool = True, **arguments: Any) -> Adapter:
@@ -160,7 +177,8 @@ def cautions(method: str, model: nn.Module, given: Collection[str]) -> list[str]
     left = {name: value for name, value in advice.arguments.items() if name not in given}
     if method == advice.method and left:
         options = " ".join(f"--set {name}={value}" for name, value in left.items())
-        found.append(f"ctta.adapt builds {method} with {options} for a network of this kind. {advice.reasons[1]}")
+        why = " ".join(reason for name, reason in advice.reasons.items() if name in left)
+        found.append(f"ctta.adapt builds {method} with {options} for a network of this kind. {why}".rstrip())
     if "mirror" in get_method(method).arguments() and "mirror" not in given:
         found.append(on_command_line(MIRROR))
     return found

@@ -141,11 +141,12 @@ def _print(diagnosis: Diagnosis) -> None:
 def _print_recommendation(console: Console, diagnosis: Diagnosis) -> None:
     advice = diagnosis.recommended
     if advice is None:
+        console.print(f"recommended: nothing. {diagnosis.not_recommended}\n", highlight=False, markup=False)
         return
     arguments = "".join(f", {name}={value!r}" for name, value in advice.arguments.items())
     method = "" if advice.method == "trio" else f', method="{advice.method}"'
     console.print(f"recommended: ctta.adapt(model{method}{arguments})", highlight=False, markup=False)
-    for reason in advice.reasons:
+    for reason in advice.reasons.values():
         console.print(f"  {reason}", highlight=False, markup=False)
     if diagnosis.seconds:
         steps = ", ".join(f"{1000 * taken:.0f} ms for {size}" for size, taken in diagnosis.seconds.items())

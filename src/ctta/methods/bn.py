@@ -56,7 +56,8 @@ class BN(Adapter):
         if alpha < 1:
             if self.statistics != "batch":
                 raise ParameterError(
-                    f"BN blends by 'alpha' or by 'statistics', not by both. Got {alpha} and {self.statistics}."
+                    f"BN blends by 'alpha' or by 'statistics', not by both. Got {alpha} and {self.statistics}. "
+                    'To blend by alpha, pass statistics="batch".'
                 )
             choose_statistics(self.student, _UnbiasedShare(alpha))
         use_batch_statistics(self.student)
