@@ -12,7 +12,7 @@ import pytest
 
 from ctta.bench.comparability import distinctions
 from ctta.bench.compare import Row, UnlikeRuns, differences, rows, text_table, unlike_seeds
-from ctta.bench.record import Record
+from ctta.bench.record import SCORED_AFTER, Record
 from run_folders import record_of, steps_of
 
 
@@ -57,6 +57,12 @@ def test_methods_that_predict_after_using_the_batch_are_marked_and_a_note_explai
         assert "†" not in text_table(rows([record("tent"), record("roid", settings={})]), form)
     assert r"lame\textdagger{}" in text_table(table, "latex")
     assert note not in text_table(table, "csv")
+
+
+def test_the_record_says_it_of_methods_from_outside() -> None:
+    mine = record("mine.py:Mine@1a2b3c", settings={})
+    assert rows([mine])[0].label == "mine.py:Mine@1a2b3c"
+    assert rows([replace(mine, scored=SCORED_AFTER)])[0].label == "mine.py:Mine@1a2b3c†"
 
 
 @pytest.mark.parametrize(

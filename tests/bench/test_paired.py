@@ -120,3 +120,12 @@ def test_differences_are_written_in_every_form() -> None:
     assert r"error minus dmse\_x, points" in paired_table(pairing, "latex")
     assert paired_table(pairing, "csv").splitlines()[-1] == "a_b|c,-0.50,,1"
     assert len({len(line) for line in paired_table(pairing).splitlines()}) == 1
+
+
+def test_marks_need_not_be_typed_and_are_explained_below_the_table() -> None:
+    table, logs = table_of({("lame", 0): steps_of(FIRST), ("bn", 0): steps_of(SECOND)})
+    pairing = pair_rows(table, lambda record: logs[record.address], "lame")
+    assert pairing.against == "lame†"
+    assert paired_table(pairing).endswith("\n† predicts after using the batch\n")
+    without, logs = table_of({("tent", 0): steps_of(FIRST), ("bn", 0): steps_of(SECOND)})
+    assert "†" not in paired_table(pair_rows(without, lambda record: logs[record.address], "tent"))

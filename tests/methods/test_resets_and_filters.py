@@ -93,3 +93,25 @@ def test_the_generalised_cross_entropy_lies_between_cross_entropy_and_absolute_e
     assert generalised_cross_entropy(logits, label, 1.0).item() == pytest.approx(1 - p)
     assert generalised_cross_entropy(logits, label, 1e-6).item() == pytest.approx(-math.log(p), rel=1e-5)
     assert generalised_cross_entropy(logits, label, 0.8).item() == pytest.approx((1 - p**0.8) / 0.8)
+
+
+def test_come_runs_sgd_without_nesterov_unless_asked() -> None:
+    assert not ctta.Tent(net(), loss="come", optimizer="sgd").nesterov
+    assert ctta.Tent(net(), loss="come", optimizer="sgd", nesterov=True).nesterov
+    assert ctta.Tent(net(), optimizer="sgd").nesterov
+
+
+@pytest.mark.parametrize("cls", [ctta.EATA, ctta.SAR])
+def test_a_margin_above_ln_c_is_for_opinions_only(cls: type[ctta.EATA] | type[ctta.SAR]) -> None:
+    step = cls(net(), loss="come", come_mass=1000.0, e_margin=1.2).step(stream()[0])
+    assert step.log["kept"] == len(step.logits)
+    with pytest.raises(ParameterError, match="e_margin"):
+        cls(net(), e_margin=1.2)
+
+
+def test_the_constant_of_shot_is_in_both_logarithms() -> None:
+    shot, logits = ctta.SHOT(net(), eps=0.01), torch.randn(5, 4, dtype=torch.float64)
+    p = logits.exp() / logits.exp().sum(1, keepdim=True)
+    each = sum(-(q * math.log(q + 0.01)) for row in p.tolist() for q in row) / 5
+    together = sum(q * math.log(q + 0.01) for q in p.mean(0).tolist())
+    assert shot.information(logits).item() == pytest.approx(each + together, rel=1e-9)

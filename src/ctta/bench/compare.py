@@ -17,7 +17,7 @@ from ctta.bench.record import Record, other_version
 from ctta.bench.scores import SeedScores
 from ctta.bench.spec import RunSpec
 from ctta.errors import UnlikeRuns
-from ctta.method_table import AFTER, AFTER_NOTE, after_mark
+from ctta.method_table import AFTER, AFTER_NOTE
 
 #: Notes in tables about runs whose protocol resets the adapter.
 RESET_NOTES = {
@@ -171,7 +171,7 @@ def label(record: Record) -> str:
     Args:
         record: The record.
     """
-    return label_of(record.spec, source_free=record.source_free)
+    return label_of(record.spec, source_free=record.source_free, predicts_first=record.predicts_first)
 
 
 def table_order(record: Record) -> tuple[bool, bool, str, str]:
@@ -184,7 +184,7 @@ def table_order(record: Record) -> tuple[bool, bool, str, str]:
     return name != "source", record.passes[1] > 0, name, label(record)
 
 
-def label_of(spec: RunSpec, *, source_free: bool) -> str:
+def label_of(spec: RunSpec, *, source_free: bool, predicts_first: bool = True) -> str:
     """The method as the paper writes it, and the settings that differ from its recipe.
 
     ^s marks a method that was given source data, † one that predicts after using the batch.
@@ -192,8 +192,9 @@ def label_of(spec: RunSpec, *, source_free: bool) -> str:
     Args:
         spec: The specification of a run.
         source_free: Whether the method was given no source data.
+        predicts_first: Whether the method predicts before it uses anything from the batch.
     """
-    name = f"{spec.method}{'' if source_free else '^s'}{after_mark(spec.method)}"
+    name = f"{spec.method}{'' if source_free else '^s'}{'' if predicts_first else AFTER}"
     return " ".join([name, *(f"{k}={v}" for k, v in sorted(own_settings(spec).items()))])
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ctta.adapter import Adapter
 from ctta.bench.folder import STEPS
-from ctta.bench.record import FORMAT, Record
+from ctta.bench.record import FORMAT, SCORED_AFTER, Record
 from ctta.bench.scores import Scores
 from ctta.bench.spec import RunSpec
 from ctta.bench.steps import StepFacts
@@ -61,7 +61,7 @@ def new_record(
         direction="lower is better",
         normalisation=f"inside Classifier, mean {spec.model.get('mean')}, std {spec.model.get('std')}",
         order=order_text(spec.protocol, spec.seed),
-        scored="the answer given before learning from the batch" if spec.learn else "answers without learning",
+        scored=_scored(spec, adapter),
         passes=adapter.passes,
         errors=scores.errors,
         mean=scores.mean,
@@ -125,3 +125,9 @@ def _plain(value: object) -> object:
     if isinstance(value, Tensor):
         return f"tensor {hashlib.sha256(value.detach().cpu().contiguous().numpy().tobytes()).hexdigest()}"
     return value if isinstance(value, (bool, int, float, str, type(None))) else repr(value)
+
+
+def _scored(spec: RunSpec, adapter: Adapter) -> str:
+    if not adapter.predicts_first:
+        return SCORED_AFTER
+    return "the answer given before learning from the batch" if spec.learn else "answers without learning"

@@ -13,6 +13,7 @@ from ctta.bench.compare import NONE, Row, differences, write_table
 from ctta.bench.record import Record
 from ctta.bench.steps import StepFacts
 from ctta.errors import UnlikeRuns
+from ctta.method_table import AFTER, AFTER_NOTE
 
 #: Reads the step log of a run; None if the run has none.
 ReadSteps = Callable[[Record], Sequence[StepFacts] | None]
@@ -184,15 +185,16 @@ def paired_table(pairing: Pairing, form: str = "text") -> str:
         ]
         for found in pairing.differences
     ]
-    return write_table([head, *body], form)
+    marked = any(AFTER in label for label in (pairing.against, *(found.label for found in pairing.differences)))
+    return write_table([head, *body], form, notes=[AFTER_NOTE] if marked else [])
 
 
 def _chosen(table: Sequence[Row], against: str | None) -> Row:
     if against is None:
         return min(table, key=lambda row: row.mean)
-    # A method from outside ctta has a digest of its code in its label, which need not be typed.
+    # Marks need not be typed, nor the digest that a method from outside ctta has in its label.
     found = [row for row in table if row.label == against]
-    found = found or [row for row in table if re.sub("@[0-9a-f]+", "", row.label) == against]
+    found = found or [row for row in table if re.sub(f"@[0-9a-f]+|{AFTER}", "", row.label) == against]
     if len(found) != 1:
         raise UnlikeRuns(f"No row has the label {against!r}. There are: {', '.join(row.label for row in table)}.")
     return found[0]

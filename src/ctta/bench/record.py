@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctta.bench.scores import Count
 from ctta.bench.spec import RunSpec
+from ctta.method_table import after_mark
 from ctta.version import __version__
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ READABLE = (1, 2)  # 1 has no digest
 
 def _text(text: str) -> dict[str, str]:
     return {"text": text}
+
+
+#: What is scored if a method uses the batch before it predicts.
+SCORED_AFTER = "the answer given after using the batch"
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,11 @@ class Record:
         metadata={"optional": "true"} | _text("names of the classes in the order of the labels, from class folders"),
     )
     extra: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def predicts_first(self) -> bool:
+        """Whether the method predicts before it uses anything from the batch."""
+        return self.scored != SCORED_AFTER and not after_mark(self.spec.method)
 
     @classmethod
     def from_json(cls, entries: Mapping[str, Any]) -> Record:

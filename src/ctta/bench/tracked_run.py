@@ -13,7 +13,6 @@ from ctta.bench.progress import Progress, RunStarted
 from ctta.bench.record import Record
 from ctta.bench.spec import RunSpec
 from ctta.bench.steps import StepFacts
-from ctta.method_table import AFTER
 from ctta.streams.batch import Batch
 from ctta.track import RunName, Target, Tracker, open_tracker
 
@@ -105,8 +104,7 @@ class TrackedRun:
 
 def _name(spec: RunSpec, *, source_free: bool) -> str:
     """The label of a run, its seed and the beginning of its address, as the name of a folder."""
-    label = label_of(spec, source_free=source_free).replace(AFTER, "")
-    words = re.sub(r"[^\w.=^-]+", "_", label)
+    words = re.sub(r"[^\w.=^-]+", "_", label_of(spec, source_free=source_free))
     return f"{words[:100]}_seed={spec.seed}_{spec.address[:8]}"
 
 

@@ -56,12 +56,19 @@ def _methods() -> Rows:
         try:
             facts = built_in()[entry.name] if entry.origin == BUILT_IN else facts_of(entry.name, entry.load())
         except CttaError as error:
-            shown = {"learns": "-", "source-free": "-", "passes": "-", "summary": f"{type(error).__name__}: {error}"}
+            shown = {
+                "learns": "-",
+                "source-free": "-",
+                "passes": "-",
+                "predicts": "-",
+                "summary": f"{type(error).__name__}: {error}",
+            }
         else:
             shown = {
                 "learns": facts.learns,
                 "source-free": "yes" if facts.source_free else "no",
                 "passes": f"{facts.forward} forward, {facts.backward} backward",
+                "predicts": "first" if facts.predicts_first else "after using the batch",
                 "summary": facts.summary,
             }
         rows.append({"method": entry.name, "from": entry.origin, **shown})

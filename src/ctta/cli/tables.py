@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ctta.method_table import AFTER, AFTER_NOTE, after_mark
+from ctta.method_table import AFTER, AFTER_NOTE
 
 if TYPE_CHECKING:
     from ctta.bench.folder import RunFolder
@@ -44,7 +44,7 @@ def echo_errors(records: Sequence[Record]) -> None:
     lines["mean"] = [f"{record.mean:.1f}" for record in records]
     marked = {name: _marked(shown) for name, shown in lines.items()}
     speeds = [Text(f"{record.images_per_second:.0f}") for record in records]
-    names = [record.spec.method + after_mark(record.spec.method) for record in records]
+    names = [record.spec.method + ("" if record.predicts_first else AFTER) for record in records]
     width = Console().width if Console().is_terminal else None
     for part in _fitting(names, width):
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

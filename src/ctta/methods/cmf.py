@@ -5,6 +5,8 @@ Lee and Chang, "Continual momentum filtering on parameter space for online test-
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
@@ -80,7 +82,7 @@ class CMF(ROID):
         self.alpha = alpha
         self.gamma = gamma
         self.q = q
-        check_bounds(self, alpha=(0, 1), gamma=(0, 1), q=(0, 1))
+        check_bounds(self, alpha=(0, 1), gamma=(0, 1), q=(0, math.inf))
         count = sum(p.numel() for p in self.trained)
         self.drift = q * count / _PARAMETERS
         if self.drift >= 1:

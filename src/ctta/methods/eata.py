@@ -96,7 +96,10 @@ class EATA(Adapter):
         self.loss = loss
         self.come_mass = come_mass
         self._entropy = entropy_loss(self)
-        check_bounds(self, e_margin=(0, 1), d_margin=(0, 1), fisher_alpha=(0, math.inf))
+        # The entropy of an opinion may exceed ln C.
+        check_bounds(
+            self, e_margin=(0, 1 if loss == "entropy" else math.inf), d_margin=(0, 1), fisher_alpha=(0, math.inf)
+        )
         use_batch_statistics(self.student)
         trained = norm_affine(self.student)
         if fisher is not None and fisher.shape != (sum(p.numel() for p in trained),):

@@ -84,7 +84,10 @@ class SAR(SparesLastStage, Adapter):
         self.loss = loss
         self.come_mass = come_mass
         self._entropy = entropy_loss(self)
-        check_bounds(self, e_margin=(0, 1), rho=(0, 1e3), reset_constant=(0, math.inf))
+        # The entropy of an opinion may exceed ln C.
+        check_bounds(
+            self, e_margin=(0, 1 if loss == "entropy" else math.inf), rho=(0, 1e3), reset_constant=(0, math.inf)
+        )
         use_batch_statistics(self.student)
         self.register_buffer("average", None)
         self.begin_before(last_stage)

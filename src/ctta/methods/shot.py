@@ -39,7 +39,8 @@ class SHOT(Adapter):
             benchmark ttab.
         threshold: The probability above which a prediction is confident; it has an effect only with "confident".
         layers: What is trained: the "norm" layers, or "all" parameters but the head's, as in ttab.
-        eps: Added to the probabilities inside the logarithm of each image's entropy; ttab uses 0.
+        eps: Added to probabilities inside logarithms; fiveai/LAME has 1e-10. 0 is the exact entropy of each image, and
+            1e-5 for their mean, as in ttab.
         shared: Options that every method takes; see `Adapter`. ``optimizer`` is "sgd" here, without nesterov, and
             ``lr`` is 0.01.
 
@@ -103,7 +104,7 @@ class SHOT(Adapter):
         p = logits.softmax(1)
         mean = p.mean(0)
         h = -(p * (p + self.eps).log()).sum(1) if self.eps else entropy(logits)
-        return h.mean() + (mean * (mean + _EPS).log()).sum()
+        return h.mean() + (mean * (mean + (self.eps or _EPS)).log()).sum()
 
     def pseudo_labels(self, logits: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         """Return a label for every image, and which of the images to learn from.

@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from ctta.adapter import Adapter, Learning, Step
 from ctta.methods._parts.entropy_loss import EntropyLoss, entropy_loss
 from ctta.norms import norm_affine, use_batch_statistics
-from ctta.options import SharedOptions
+from ctta.options import SharedOptions, with_defaults
 from ctta.recipes import WITHOUT_BATCH_NORM, per_dataset
 from ctta.registry import register
 
@@ -33,7 +33,7 @@ class Tent(Adapter):
             "come" the network is not driven to full confidence on unfamiliar images.
         come_mass: The mass K of that uncertain part; it has an effect only with ``loss="come"``. None uses the number
             of classes, as in the paper; the authors' code has 1000.
-        shared: Options that every method takes; see `Adapter`.
+        shared: Options that every method takes; see `Adapter`. With ``loss="come"``, "sgd" is without nesterov.
 
     Example:
         >>> import torch, ctta
@@ -57,7 +57,8 @@ class Tent(Adapter):
         come_mass: float | None = None,
         **shared: Unpack[SharedOptions],
     ) -> None:
-        super().__init__(model, **shared)
+        # As in the code of COME's authors.
+        super().__init__(model, **with_defaults({"nesterov": False} if loss == "come" else {}, shared))
         self.loss = loss
         self.come_mass = come_mass
         self._entropy = entropy_loss(self)

@@ -61,9 +61,16 @@ def _random_order(parts: StreamParts) -> Stream:
 
 
 def _recurring_correlated(parts: StreamParts) -> Stream:
-    from ctta.streams.protocols import recurring  # noqa: PLC0415
+    from ctta.streams.labels import recurring_correlated  # noqa: PLC0415
 
-    return recurring(_correlated(parts), parts.times)
+    return recurring_correlated(
+        parts.domains,
+        parts.times,
+        concentration=float(parts.options["concentration"]),
+        batch_size=parts.batch_size,
+        seed=parts.seed,
+        images=parts.images,
+    )
 
 
 def _cdc(parts: StreamParts) -> Stream:
@@ -171,8 +178,8 @@ BUILT_IN = (
         repeats=True,
         allows_stored=False,
         options={"concentration": 0.1},
-        order="classes in clumps within a domain: shares of a Dirichlet, seed {seed}, the same in every round",
-        summary="the correlated stream, --times over: PeTTA's, with one error per round",
+        order="classes in clumps within a domain: shares of a Dirichlet, seed {seed}, drawn anew in every round",
+        summary="PeTTA's: the domains --times over (20 in the paper), classes in clumps, one error per round",
     ),
     Protocol("random-order", _random_order, any_domain_order=True, summary="the domains in an order drawn by the seed"),
     Protocol("clean", _clean, shows_severity=False, needs_clean=True, summary="the clean images only"),

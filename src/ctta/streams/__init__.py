@@ -8,7 +8,7 @@ from ctta.streams import datasets
 from ctta.streams.batch import Batch
 from ctta.streams.ccc import ccc
 from ctta.streams.ccc_accuracy import SourceAccuracy
-from ctta.streams.labels import mixed_correlated, sorted_by_label
+from ctta.streams.labels import mixed_correlated, recurring_correlated, sorted_by_label
 from ctta.streams.protocols import (
     clean,
     concatenate,
@@ -47,6 +47,7 @@ __all__ = [
     "random_orders",
     "random_visits",
     "recurring",
+    "recurring_correlated",
     "sorted_by_label",
     "then",
 ]

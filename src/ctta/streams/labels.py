@@ -8,15 +8,19 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ctta._checks.numbers import check_seed
+from ctta._checks.numbers import check_seed, check_whole
 from ctta.datasets.corrupted import Pooled
 from ctta.datasets.domain import Domain
 from ctta.errors import ParameterError
+from ctta.streams.clumps import CONCENTRATION, check_concentration, in_clumps
 from ctta.streams.domains import given, image_order
 from ctta.streams.stream import Segment, Stream
 
 #: Minimum images per chunk of `mixed_correlated`, if the stream is large enough.
 SMALLEST_CHUNK = 10
+
+#: Largest number of time slots of `recurring_correlated`.
+MOST_SLOTS = 100
 
 #: Number of deals after which the best one is used.
 _DEALS = 1000
@@ -38,6 +42,41 @@ def sorted_by_label(
         order = image_order(len(domain), seed, images)
         order = order[domain.images.y[order].cpu().argsort(stable=True)]
         segments.append(Segment(domain.name, domain.severity, domain.images, order))
+    return Stream(segments, batch_size=batch_size)
+
+
+def recurring_correlated(
+    domains: Sequence[Domain],
+    times: int,
+    *,
+    concentration: float = CONCENTRATION,
+    batch_size: int = 200,
+    seed: int = 0,
+    images: int | None = None,
+) -> Stream:
+    """Return a stream that shows all domains several times, each time with the classes in other clumps: PeTTA's.
+
+    Whenever a domain comes, each class is distributed over time slots in shares drawn from a Dirichlet; there are as
+    many slots as classes, but at most 100. A slot shows its images class by class, with the classes in random order.
+
+    Args:
+        domains: The domains in order of arrival; a single one is treated as a list of one.
+        times: How many times each domain comes: 20 in the paper.
+        concentration: Parameter of the Dirichlet distribution, a finite number above 0: in the paper 0.1, and 0.01 for
+            CIFAR-100.
+        batch_size: Images per batch; the last batch of a domain may be smaller.
+        seed: Seed of the Dirichlet shares, of the choice of `images`, and of their order within a class.
+        images: Images to take of each domain, chosen at random; None takes all.
+    """
+    check_concentration(concentration)
+    check_seed(seed)
+    check_whole(times, "The 'times' that a stream recurs")
+    generator = torch.Generator().manual_seed(seed)
+    segments = []
+    for domain in given(domains) * times:
+        order = image_order(len(domain), seed, images)
+        clumps = in_clumps(domain.images.y[order].cpu(), concentration, generator, most=MOST_SLOTS, shuffled=True)
+        segments.append(Segment(domain.name, domain.severity, domain.images, order[clumps]))
     return Stream(segments, batch_size=batch_size)
 
 

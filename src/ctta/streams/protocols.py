@@ -7,21 +7,17 @@ shuffles the images within a domain, the same permutation for domains of one siz
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from ctta._checks.numbers import check_seed, check_whole
 from ctta.datasets.corrupted import Pooled
 from ctta.datasets.domain import Domain, Labelled
 from ctta.errors import ParameterError
+from ctta.streams.clumps import CONCENTRATION, check_concentration, in_clumps
 from ctta.streams.domains import given, image_order
 from ctta.streams.stream import Segment, Stream
-
-#: How evenly `correlated` spreads a class over a domain; towards 0 all its images come at once.
-CONCENTRATION = 0.1
 
 #: The severities of `gradual`.
 GRADUAL = (1, 2, 3, 4, 5, 4, 3, 2, 1)
@@ -137,16 +133,13 @@ def correlated(
         seed: Seed of the Dirichlet shares, of the choice of `images`, and of their order within a class.
         images: Images to take of each domain, chosen at random; None takes all.
     """
-    if not isinstance(concentration, (int, float)) or not 0 < concentration < math.inf:
-        raise ParameterError(
-            f"The 'concentration' of a correlated stream must be a finite number above 0. Got {concentration!r}."
-        )
+    check_concentration(concentration)
     check_seed(seed)
     segments = []
     for number, domain in enumerate(given(domains)):
         order = image_order(len(domain), seed, images)
         generator = torch.Generator().manual_seed(1_000_003 * seed + number)
-        clumps = _dealt(domain.images.y[order].cpu(), concentration, generator)
+        clumps = in_clumps(domain.images.y[order].cpu(), concentration, generator)
         segments.append(Segment(domain.name, domain.severity, domain.images, order[clumps]))
     return Stream(segments, batch_size=batch_size)
 
@@ -190,17 +183,3 @@ def concatenate(first: Stream, last: Stream) -> Stream:
 
 #: Earlier name of `concatenate`.
 then = concatenate
-
-
-def _dealt(y: Tensor, concentration: float, generator: torch.Generator) -> Tensor:
-    """Positions in an order in which the classes come in clumps."""
-    classes = y.bincount().nonzero().flatten()
-    slots: list[list[Tensor]] = [[] for _ in classes]
-    for label in classes:
-        mine = (y == label).nonzero().flatten()
-        gamma = torch._standard_gamma(torch.full((len(classes),), concentration, dtype=torch.float64), generator)
-        shares = (gamma + 1e-300) / (gamma + 1e-300).sum()
-        cuts = (shares.cumsum(0)[:-1] * len(mine)).round().long().clamp(0, len(mine)).tolist()
-        for slot, part in zip(slots, torch.tensor_split(mine, cuts), strict=True):
-            slot.append(part)
-    return torch.cat([part for slot in slots for part in slot])

@@ -1,0 +1,52 @@
+"""Orders in which the classes come in clumps: a Dirichlet over time slots."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from ctta.errors import ParameterError
+
+#: How evenly a class is spread over a domain by default; towards 0 all its images come at once.
+CONCENTRATION: Final = 0.1
+
+
+def check_concentration(concentration: float) -> None:
+    """Refuse a concentration that is not a finite number above 0.
+
+    Args:
+        concentration: Parameter of the Dirichlet distribution.
+    """
+    if not isinstance(concentration, (int, float)) or not 0 < concentration < math.inf:
+        raise ParameterError(
+            f"The 'concentration' of a correlated stream must be a finite number above 0. Got {concentration!r}."
+        )
+
+
+def in_clumps(
+    y: Tensor, concentration: float, generator: torch.Generator, *, most: int | None = None, shuffled: bool = False
+) -> Tensor:
+    """Return the positions of labels in an order in which the classes come in clumps.
+
+    Args:
+        y: The labels.
+        concentration: Parameter of the Dirichlet distribution: how evenly a class is distributed over time slots.
+        generator: Draws the shares.
+        most: The largest number of time slots; None uses one for each class that occurs.
+        shuffled: Show the classes of a slot in random order, not in that of their labels.
+    """
+    classes = y.bincount().nonzero().flatten()
+    slots: list[list[Tensor]] = [[] for _ in range(min(len(classes), most or len(classes)))]
+    for label in classes:
+        mine = (y == label).nonzero().flatten()
+        gamma = torch._standard_gamma(torch.full((len(slots),), concentration, dtype=torch.float64), generator)
+        shares = (gamma + 1e-300) / (gamma + 1e-300).sum()
+        cuts = (shares.cumsum(0)[:-1] * len(mine)).round().long().clamp(0, len(mine)).tolist()
+        for slot, part in zip(slots, torch.tensor_split(mine, cuts), strict=True):
+            slot.append(part)
+    if shuffled:
+        slots = [[slot[i] for i in torch.randperm(len(slot), generator=generator).tolist()] for slot in slots]
+    return torch.cat([part for slot in slots for part in slot])
