@@ -32,6 +32,9 @@ from docgen.source import ROOT
 
 DOCS = ROOT / "docs" / "methods"
 
+#: Pages about a part that several methods share, and the method whose modules their regions are filled from.
+SHARED = {"come": "tent"}
+
 _REGION = re.compile(r"<!-- generated: (?P<what>.+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -44,8 +47,8 @@ def fresh(path: Path) -> str:
     known = ordered_methods()
     if path.stem == INDEX:
         render = method_index.render
-    elif path.stem in known:
-        render = Page(path.stem, known[path.stem]).render
+    elif (name := SHARED.get(path.stem, path.stem)) in known:
+        render = Page(name, known[name]).render
     else:
         raise DocsError(f"{path.name} is named after no method")
 
