@@ -373,6 +373,10 @@ class LearnerStopped(ServiceError):
     """The thread of a stream ended with an error."""
 
 
+class DamagedStream(ServiceError):
+    """The files of a stream cannot be read; nothing of them is changed."""
+
+
 class StateInUse(ServiceError):
     """Another process owns the state folder."""
 

@@ -200,6 +200,23 @@ def test_a_message_beyond_the_limits_is_not_read(client: Any) -> None:
     assert refused.value.status() == "StatusCode.RESOURCE_EXHAUSTED"
 
 
+def test_a_call_without_a_token_is_refused_before_its_message_is_read() -> None:
+    front_tokens = Tokens({"t" * 16: Right.TEACH})
+    never = threading.Event()
+    with serving() as service:
+        server = GrpcServer(Front(service, classifier(), front_tokens), "127.0.0.1:0")
+        with grpc.insecure_channel(f"127.0.0.1:{server.start()}") as channel:
+            call = channel.stream_stream("/inference.GRPCInferenceService/ModelInfer")
+            try:
+                with pytest.raises(grpc.RpcError) as refused:
+                    # A client that begins a message and never sends it.
+                    next(call((b"" for _ in iter(never.wait, True)), timeout=WAIT))
+                assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+            finally:
+                never.set()
+        server.stop()
+
+
 def test_tokens_are_asked_for_and_their_rights_kept() -> None:
     tokens = Tokens({"a" * 16: Right.ASK, "t" * 16: Right.TEACH})
     with serving() as service, client_of(service, tokens) as client:

@@ -190,6 +190,19 @@ def test_a_stopped_learner_is_unavailable_and_other_streams_answer() -> None:
         assert (said.status, said.json()["type"]) == (503, "LearnerStopped")
         assert "retry-after" in said.headers
         assert server.call("POST", INFER, request(images(2), parameters={"sequence_id": "b"})).status == 200
+        assert server.call("GET", "/ctta/streams/a").json()["stopped"] == "RuntimeError('gone')"
+        assert 'ctta_stopped{stream="a"} 1.0' in server.call("GET", "/metrics").content.decode()
+        assert server.call("POST", "/ctta/streams/b/restart").status == 409
+        assert server.call("POST", "/ctta/streams/nobody/restart").status == 404
+        assert server.call("POST", "/ctta/streams/a/restart").json()["stopped"] is None
+        assert server.call("POST", INFER, request(images(2), parameters={"sequence_id": "a"})).status == 200
+        assert server.call("GET", "/v2/health/ready").status == 200
+
+
+def test_a_stream_may_be_called_other() -> None:
+    with running() as server:
+        server.call("POST", INFER, request(images(2), parameters={"sequence_id": "other"}))
+        assert 'ctta_images_total{stream="other"} 2.0' in server.call("GET", "/metrics").content.decode()
 
 
 def test_operations_on_a_stream_with_a_slash_in_its_name() -> None:

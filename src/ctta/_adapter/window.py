@@ -27,13 +27,22 @@ class Window:
         self.images: Tensor | None = None
         self.fresh = 0
 
+    def fits(self, x: Tensor) -> bool:
+        """Return whether the images have the size of those in the window.
+
+        Args:
+            x: Images (N, C, H, W).
+        """
+        return self.images is None or self.images.shape[1:] == x.shape[1:]
+
     def seen_with(self, x: Tensor) -> Tensor:
         """Return what the window would hold with these images added as its last rows.
 
         Args:
             x: New images (N, C, H, W).
         """
-        if self.images is not None and self.images.shape[1:] != x.shape[1:]:
+        if not self.fits(x):
+            assert self.images is not None
             raise ImageShape(
                 f"Images in a window must have one size; it holds {tuple(self.images.shape[1:])} and got "
                 f"{tuple(x.shape[1:])}. Resize them, or reset() the adapter."

@@ -11,6 +11,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -74,17 +75,20 @@ class Audit:
         folder: The stream's folder.
         record: The folder for the images of learnt batches; None keeps no images.
         most_bytes: Bytes above which `forget` deletes old lines; None keeps all.
+        after: Begin after this number, if the lines that are left end before it: a power cut may take lines that are
+            older than the newest snapshot.
     """
 
-    def __init__(self, folder: Path, record: Path | None = None, most_bytes: int | None = None) -> None:
+    def __init__(self, folder: Path, record: Path | None = None, most_bytes: int | None = None, after: int = 0) -> None:
         self._folder = folder
         self._record = record
         self._most_bytes = most_bytes
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / STREAM_FILE
         self._torn = path.exists() and not _ends_with_newline(path)
-        lines = max((line.n for line in read_audit(path)), default=0) if path.exists() else 0
-        self.last = max(lines, max(map(_last_line, _older(folder)), default=0))
+        lines = max(_numbers(path), default=0) if path.exists() else 0
+        self.last = max(after, lines, *map(_last_line, _older(folder)))
+        self._closed = False
         self._file: int | None = None
         self._size = 0
         self._open()
@@ -123,11 +127,14 @@ class Audit:
         Args:
             line: The line to append.
         """
-        assert self._file is not None, "the audit is closed"
+        assert not self._closed, "the audit is closed"
+        if self._file is None:
+            self._open()  # an earlier attempt failed
         if self._most_bytes is not None and self._size > self._most_bytes // _PARTS and not self._torn:
             self._begin_part(line.n - 1)
         fields = {name: value for name, value in asdict(line).items() if value or name not in _OPTIONAL}
         # The remains of an earlier line, after a crash or on a full disk, must not spoil this one.
+        assert self._file is not None
         text = b"\n" * self._torn + json.dumps(fields).encode() + b"\n"
         self._torn = True
         if os.write(self._file, text) < len(text):
@@ -153,6 +160,10 @@ class Audit:
 
     def close(self) -> None:
         """Close the file."""
+        self._closed = True
+        self._release()
+
+    def _release(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -164,7 +175,7 @@ class Audit:
 
     def _begin_part(self, last: int) -> None:
         (self._folder / STREAM_FILE).rename(self._folder / _OLDER.replace("*", f"{last:08d}"))
-        self.close()
+        self._release()
         self._open()
 
 
@@ -211,6 +222,14 @@ def read_audit(path: Path) -> Iterator[Line]:
             except (ValueError, TypeError, AttributeError) as error:
                 raise BadData(f"{path} has a line that no audit has: {text[:100]!r} ({error}).") from error
             yield line
+
+
+def _numbers(path: Path) -> Iterator[int]:
+    """Yield the numbers of the lines of one file, also of lines that another version wrote."""
+    with path.open("rb") as file:
+        for text in file:
+            with suppress(ValueError, TypeError, KeyError):
+                yield int(json.loads(text)["n"])
 
 
 def read_batch(record: Path, line: Line) -> Tensor:

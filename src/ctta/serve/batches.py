@@ -10,8 +10,9 @@ from functools import partial
 from torch import Tensor
 
 from ctta.adapter import Step
+from ctta.errors import ImageShape
 from ctta.serve.double import Double
-from ctta.serve.inbox import Inbox, Request, images_of
+from ctta.serve.inbox import Inbox, Named, Request, images_of, named
 from ctta.serve.journal import Journal
 from ctta.serve.keeper import Keeper
 from ctta.serve.learner import Learner
@@ -68,7 +69,7 @@ class Batches:
             new, others = self._replies.divide(batch)
             if others:
                 self._replies.send(others, learner.predict(images_of(others)), steps=learner.steps, offered=False)
-                self._journal.write("answer", others)
+                self._journal.write("answer", named(others))
             if new:
                 self._teach(learner, new)
         except BaseException as error:  # noqa: BLE001, raised again if it must end the stream
@@ -85,7 +86,7 @@ class Batches:
             notes, batch = self._lessons.take()
             learner = self._keeper.awake()
             for note in notes:
-                self._note(learner, note.batch, shed=note.shed, see=note.see)
+                self._note(learner, note.requests, shed=note.shed, images=note.images)
             if batch:
                 x = images_of(batch)
                 learnt, learn = learner.will_learn(len(x)), partial(learner.learn, x)
@@ -102,14 +103,14 @@ class Batches:
             self._double.drop()
         else:
             self._double.follow(learner)
-            for batch, learnt in self._lessons.unseen():
-                self._double.see(images_of(batch), learnt=learnt)
+            for images, learnt in self._lessons.unseen():
+                self._double.see(images, learnt=learnt)
 
     def _teach(self, learner: Learner, batch: list[Request]) -> None:
         x = images_of(batch)
         if not learner.can_learn(len(x)):
             self._replies.send(batch, learner.predict(x), steps=learner.steps, offered=False)
-            self._note(learner, batch, shed=False, see=True)
+            self._note(learner, named(batch), shed=False, images=x)
             return
         if self._double is not None and not self._double.ready:
             self._double.follow(learner)
@@ -120,7 +121,14 @@ class Batches:
             self._show_double(x)
             self._learn(learner, batch, x, partial(learner.learn, x), learnt=learnt)
         else:
-            answer = learner.ask(x)
+            try:
+                answer = learner.ask(x)
+            except ImageShape as error:  # the method remembers images of another size
+                self._replies.send(batch, learner.predict(x), steps=steps, offered=False)
+                logger.warning("stream %s could not learn from a batch: %s", self._stream, error)
+                self._meter.add_failure()
+                self._journal.write("answer", named(batch))
+                return
             self._replies.send(batch, answer.logits, steps=steps, offered=True, learnt=learnt)
             self._show_double(x)
             self._learn(learner, batch, x, answer.learn, learnt=learnt)
@@ -146,25 +154,24 @@ class Batches:
             except Exception:
                 logger.exception("stream %s could not learn from a batch", self._stream)
                 self._meter.add_failure()
-                self._journal.write("answer", batch)
+                self._journal.write("answer", named(batch))
             else:
                 n = self._journal.next()
                 self._journal.keep(n, x)
                 signals = self._meter.add_step(learner, step, learnt=learnt)
-                self._journal.write("learn", batch, n=n, alarm=learner.adapter.verdict.alarm, signals=signals)
+                self._journal.write("learn", named(batch), n=n, alarm=learner.adapter.verdict.alarm, signals=signals)
                 self._keeper.changed(n, learnt=True)
         self.follow()
 
-    def _note(self, learner: Learner, batch: list[Request], *, shed: bool, see: bool) -> None:
-        """Record a batch that is not learnt from, and add it to the window if there is one."""
+    def _note(self, learner: Learner, requests: Named, *, shed: bool, images: Tensor | None) -> None:
+        """Record a batch that is not learnt from, and add its images to the window if there is one."""
         if shed:
             self._meter.add_shed()
-        if not see or learner.adapter.inner._window is None:
-            self._journal.write("answer", batch, shed=shed)
+        if images is None or learner.adapter.inner._window is None:
+            self._journal.write("answer", requests, shed=shed)
             return
-        x = images_of(batch)
-        learner.see(x)
+        learner.see(images)
         n = self._journal.next()
-        self._journal.keep(n, x)
-        self._journal.write("see", batch, n=n, shed=shed)
+        self._journal.keep(n, images)
+        self._journal.write("see", requests, n=n, shed=shed)
         self._keeper.changed(n, learnt=False)

@@ -11,6 +11,7 @@ from torch import Tensor
 from ctta.adapter import Adapter
 from ctta.guarded import Reference
 from ctta.serve.learner import Learner
+from ctta.serve.windows import begin_window, fitting_window
 
 
 class Double:
@@ -54,6 +55,11 @@ class Double:
         self._guard_learns = guarded.watch.learns()
         self.steps = learner.steps
 
+    @property
+    def has_window(self) -> bool:
+        """Whether the adapter keeps a window of images."""
+        return self._copy is not None and self._copy._window is not None
+
     def drop(self) -> None:
         """Forget the learner and release the copy."""
         self._copy = self._original = self._fallback = None
@@ -81,12 +87,14 @@ class Double:
         Args:
             x: Images (N, C, H, W) in [0, 1].
         """
-        assert self._copy is not None, "follow a learner first"
-        if self._fallback is None:
-            return self._copy.predict(x, allow_small=True)
-        admitted, _ = self._copy._admit(x)
-        window = self._copy._window
-        return self._fallback.predict(admitted if window is None else window.seen_with(admitted), len(x))
+        own = self._copy
+        assert own is not None, "follow a learner first"
+        with fitting_window(own, x):
+            if self._fallback is None:
+                return own.predict(x, allow_small=True)
+            admitted, _ = own._admit(x)
+            held = admitted if own._window is None else own._window.seen_with(admitted)
+            return self._fallback.predict(held, len(x), own.recent_classes, own.generator.get_state())
 
     def see(self, x: Tensor, *, learnt: bool) -> None:
         """Add a batch to the window, if there is one.
@@ -97,6 +105,7 @@ class Double:
         """
         if self._copy is None or self._copy._window is None:
             return
+        begin_window(self._copy, x)
         window = self._copy._window
         admitted, broken = self._copy._admit(x)
         if broken is None and learnt:

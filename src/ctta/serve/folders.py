@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from ctta.errors import DamagedStream
 from ctta.serve.index import Index, Kind, folder_name, read_index, refuse_other_kind
 
 logger = logging.getLogger("ctta")
@@ -56,8 +57,15 @@ class Folders:
         Raises:
             MethodMismatch, SourceMismatch: If a stream was adapted by another method or from other weights.
         """
-        found = [read_index(folder) for folder in sorted(self._streams.glob("*/"))]
-        indices = [index for index in found if index is not None]
+        indices = []
+        for folder in sorted(self._streams.glob("*/")):
+            try:
+                index = read_index(folder)
+            except DamagedStream as error:  # requests to this stream are refused; the others go on
+                logger.error("%s", error)
+                continue
+            if index is not None:
+                indices.append(index)
         for index in indices:
             refuse_other_kind(
                 index, kind, f"Use another state folder than {self._state}, or move the stream's folder away."
@@ -73,7 +81,8 @@ class Folders:
         Raises:
             OSError: If the disk refuses. What is left is as it was.
         """
-        for folder in (self.of(stream), self.record_of(stream)):
+        # The images first: as long as its state is there, the stream is listed and can be removed again.
+        for folder in (self.record_of(stream), self.of(stream)):
             if folder is not None and folder.exists():
                 _remove(folder)
         logger.info("stream %s: removed", stream)

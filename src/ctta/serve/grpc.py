@@ -79,7 +79,9 @@ class GrpcServer:
                 self._started.set_exception(error)
 
     async def _serve(self) -> None:
+        handlers = _Handlers(self._front)
         server = grpc.aio.server(
+            interceptors=[handlers],
             maximum_concurrent_rpcs=_MOST_CALLS,
             options=[
                 ("grpc.max_receive_message_length", most_bytes(self._front.limits)),
@@ -87,7 +89,6 @@ class GrpcServer:
                 ("grpc.so_reuseport", 0),  # a second process on the port must fail, not share it
             ],
         )
-        handlers = _Handlers(self._front)
         server.add_generic_rpc_handlers((handlers.generic(),))
         try:
             port = server.add_insecure_port(self._address)
@@ -101,7 +102,7 @@ class GrpcServer:
         await server.stop(self._grace)
 
 
-class _Handlers:
+class _Handlers(grpc.aio.ServerInterceptor):  # type: ignore[misc] # grpcio has no types
     """The methods of the service."""
 
     def __init__(self, front: Front) -> None:
@@ -128,6 +129,26 @@ class _Handlers:
         }
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        """Refuse a call without a valid token before its message is read.
+
+        Args:
+            continuation: Finds the handler of the call.
+            details: The call's method and metadata.
+        """
+        _, needed = self._methods.get(details.method.rpartition("/")[2], (None, None))
+        try:
+            if needed is not None:
+                self._front.tokens.right_of(_authorization(details.invocation_metadata))
+        except CttaError as error:
+            refusal = error
+
+            async def refuse(messages: Any, context: Any) -> None:
+                await self._refuse(refusal, context)
+
+            return grpc.stream_stream_rpc_method_handler(refuse)  # unlike others, it reads no message by itself
+        return await continuation(details)
+
     async def drain(self) -> None:
         """Refuse new requests with UNAVAILABLE until no more arrive, or for a few seconds.
 
@@ -147,7 +168,11 @@ class _Handlers:
 
         async def method(data: bytes, context: Any) -> Any:
             try:
-                right = None if needed is None else self._front.tokens.right_of(_authorization(context))
+                right = (
+                    None
+                    if needed is None
+                    else self._front.tokens.right_of(_authorization(context.invocation_metadata()))
+                )
                 reply = await handler(_parse(kind, data), right)
             except asyncio.CancelledError:
                 # The client gave up: the request ends with its call, unless its batch has started.
@@ -211,6 +236,6 @@ def _parse(kind: Any, data: bytes) -> Any:
         raise RequestError(f"The message is not a {kind.DESCRIPTOR.name} of the Open Inference Protocol.") from error
 
 
-def _authorization(context: Any) -> str | None:
-    values = [value for key, value in context.invocation_metadata() or () if key == "authorization"]
+def _authorization(metadata: Any) -> str | None:
+    values = [value for key, value in metadata or () if key == "authorization"]
     return values[0] if values and isinstance(values[0], str) else None

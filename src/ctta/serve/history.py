@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,10 @@ class History:
         self._folder = folder
         self._writer = writer
         self._keep = keep
+        # Guards what readers see, and is never held while the disk is written: replies read it.
         self._lock = threading.Lock()
+        # Guards the index on disk.
+        self._indexing = threading.Lock()
         self._entries: dict[str, Entry] = {}
         self._pending = 0
         self._last: Future[None] | None = None
@@ -47,7 +50,9 @@ class History:
         for entry in () if found is None else found.entries:
             if snapshot_file(folder, entry.info.name).is_file():
                 self._entries[entry.info.name] = entry
-        if found is None:
+        if found is not None:
+            self._remove_unlisted()
+        else:
             # From now on the folder tells what it belongs to, even if the process dies before the first snapshot.
             self._last = writer.do(self._declare)
 
@@ -81,15 +86,15 @@ class History:
         self._last = self._writer.do(lambda: self._write(entry, taken))
         return info
 
-    def wait(self) -> None:
-        """Wait for the last `add`, and raise its error if it failed."""
-        if self._last is not None:
-            self._last.result()
+    @property
+    def last(self) -> Future[None] | None:
+        """The last `add`, which has its error if it failed."""
+        return self._last
 
     def settle(self) -> None:
         """Wait for the last `add`; an error is logged."""
-        with suppress(Exception):
-            self.wait()
+        if self._last is not None:
+            wait([self._last])
 
     def find(self, name: str) -> Entry:
         """Return the snapshot of this name.
@@ -160,7 +165,7 @@ class History:
                 self.load(entry, learner)
             except NotACheckpoint as error:  # an older one may be complete
                 logger.warning("snapshot %s of stream %s is damaged: %s", entry.info.name, self._stream, error)
-                with self._lock:
+                with self._indexing, self._lock:
                     del self._entries[entry.info.name]
             else:
                 return entry
@@ -173,22 +178,16 @@ class History:
             name: The snapshot's name.
             pinned: True keeps the snapshot regardless of `Limits.keep`; False unpins it.
         """
-        with self._lock:
-            if name not in self._entries:
-                raise UnknownSnapshot(name, self._entries)
-            before = self._entries[name]
-            self._entries[name] = replace(before, info=replace(before.info, pinned=pinned))
-            try:
-                self._write_index()
-            except BaseException:
-                self._entries[name] = before
-                raise
-            return self._entries[name].info
+        with self._indexing:
+            before = self.find(name)
+            pinned_entry = replace(before, info=replace(before.info, pinned=pinned))
+            self._write_index({**self._entries, name: pinned_entry})
+            return pinned_entry.info
 
     def _declare(self) -> None:
-        with self._lock:
+        with self._indexing:
             try:
-                self._write_index()
+                self._write_index(self._entries)
             except OSError as error:  # the first snapshot writes it again
                 logger.error("the index of stream %s could not be written: %s", self._stream, error)
 
@@ -202,33 +201,43 @@ class History:
         except Exception as error:
             self.failures += 1
             logger.error("stream %s could not be saved: %s", self._stream, error)
+            self._remove_files(name)
             raise
         else:
             for old in dropped:
-                snapshot_file(self._folder, old.info.name).unlink(missing_ok=True)
-                champion_file(self._folder, old.info.name).unlink(missing_ok=True)
+                self._remove_files(old.info.name)
         finally:
             with self._lock:
                 self._pending -= 1
 
     def _list(self, entry: Entry) -> list[Entry]:
         """Add a snapshot to the index and return those that are no longer kept."""
-        with self._lock:
-            before = dict(self._entries)
-            self._entries[entry.info.name] = entry
-            loose = [e for e in self._entries.values() if not e.info.pinned]
+        with self._indexing:
+            entries = {**self._entries, entry.info.name: entry}
+            loose = [e for e in entries.values() if not e.info.pinned]
             dropped = loose[: max(0, len(loose) - self._keep)]
             for old in dropped:
-                del self._entries[old.info.name]
-            try:
-                self._write_index()
-            except BaseException:
-                self._entries = before
-                raise
+                del entries[old.info.name]
+            self._write_index(entries)
             return dropped
 
-    def _write_index(self) -> None:
-        Index(self._stream, self._kind, tuple(self._entries.values())).write(self._folder)
+    def _write_index(self, entries: dict[str, Entry]) -> None:
+        """Write the index, and then let readers see it."""
+        Index(self._stream, self._kind, tuple(entries.values())).write(self._folder)
+        with self._lock:
+            self._entries = entries
+
+    def _remove_unlisted(self) -> None:
+        """Remove what a process left behind that was killed before the index listed it, or before it was deleted."""
+        for file in self._folder.glob("*.safetensors"):
+            if file.name.partition(".")[0] not in self._entries:
+                with suppress(OSError):
+                    file.unlink()
+
+    def _remove_files(self, name: str) -> None:
+        for file in (snapshot_file(self._folder, name), champion_file(self._folder, name)):
+            with suppress(OSError):
+                file.unlink(missing_ok=True)
 
 
 def snapshot_file(folder: Path, name: str) -> Path:

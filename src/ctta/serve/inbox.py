@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,6 +18,8 @@ from ctta.errors import LearnerStopped, QueueFull, ServiceClosing
 from ctta.serve.types import Ask, Limits, Reply
 
 Result = TypeVar("Result")
+#: The id, if there is one, and the number of images of some requests.
+Named = tuple[tuple[str | None, int], ...]
 
 #: Maximum number of values waiting in one stream, as a multiple of the maximum for one request.
 _WAITING_PIXELS = 8
@@ -60,8 +62,19 @@ class Operation:
     do: Callable[[], Any]
     future: Future[Any] = field(default_factory=Future)
 
-    def run(self) -> None:
-        """Call the function and set its result, or its exception, on the future."""
+    def run(self, before: Callable[[], None] = lambda: None) -> None:
+        """Call the function and set its result, or its exception, on the future.
+
+        Args:
+            before: What to do first. If it fails, the operation fails with it, and the error is raised.
+        """
+        try:
+            before()
+        except BaseException as error:
+            _fail(
+                self.future, LearnerStopped(f"The operation was not carried out, because the stream ended: {error!r}.")
+            )
+            raise
         try:
             result = self.do()
         except BaseException as error:
@@ -178,9 +191,9 @@ class Inbox:
             self._changed.notify_all()
 
     @property
-    def stopped(self) -> bool:
-        """Whether the stream's thread ended with an error."""
-        return self._stopped_by is not None
+    def stopped_by(self) -> BaseException | None:
+        """The error with which the stream's thread ended."""
+        return self._stopped_by
 
     @property
     def has_operation(self) -> bool:
@@ -195,6 +208,8 @@ class Inbox:
         """
         with self._changed:
             while True:
+                if self._stopped_by is not None:  # the stand-in ended with an error
+                    return None
                 if self._operations:
                     return self._operations.popleft()
                 if self._requests:
@@ -294,6 +309,15 @@ def images_of(batch: list[Request]) -> Tensor:
         batch: The requests.
     """
     return torch.cat([request.ask.images for request in batch])
+
+
+def named(batch: Sequence[Request]) -> Named:
+    """Return the ids and sizes of the requests of a batch.
+
+    Args:
+        batch: The requests.
+    """
+    return tuple((request.ask.id, len(request.ask.images)) for request in batch)
 
 
 def _fail(future: Future[Any], error: BaseException) -> None:

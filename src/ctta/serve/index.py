@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from ctta._system.files import write_atomically
-from ctta.errors import MethodMismatch, SourceMismatch
+from ctta.errors import DamagedStream, MethodMismatch, SourceMismatch
 from ctta.serve.types import MODES, Mode, SnapshotInfo
 
 logger = logging.getLogger("ctta")
@@ -75,10 +75,13 @@ class Index:
 
 
 def read_index(folder: Path) -> Index | None:
-    """Return the index of a stream's folder; None if it is missing or damaged.
+    """Return the index of a stream's folder; None if there is none.
 
     Args:
         folder: The stream's folder.
+
+    Raises:
+        DamagedStream: If it cannot be read: it is damaged, or a newer version wrote it.
     """
     path = folder / _FILE
     try:
@@ -88,8 +91,11 @@ def read_index(folder: Path) -> Index | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        logger.warning("%s is damaged and not used: %s", path, error)
-        return None
+        raise DamagedStream(
+            f"The list of snapshots of a stream cannot be read ({type(error).__name__}: {error}). Restore {_FILE} in "
+            f"the folder {folder.name}, use the version of ctta that wrote it, or move the folder away: the stream "
+            "then starts from the source."
+        ) from error
 
 
 def refuse_other_kind(index: Index, kind: Kind, advice: str) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
 from ctta.serve.audit import Audit, Deed, Line
 from ctta.serve.events import Events
-from ctta.serve.inbox import Request
+from ctta.serve.inbox import Named
 from ctta.serve.types import StreamStatus
 
 logger = logging.getLogger("ctta")
@@ -72,7 +72,7 @@ class Journal:
     def write(
         self,
         deed: Deed,
-        batch: Sequence[Request] = (),
+        requests: Named = (),
         *,
         n: int | None = None,
         shed: bool = False,
@@ -85,7 +85,7 @@ class Journal:
 
         Args:
             deed: What happened.
-            batch: The requests concerned.
+            requests: The ids and sizes of the requests concerned.
             n: The number of the line; None takes the next one.
             shed: Whether learning was skipped because requests were waiting.
             alarm: The guard's rule that fired.
@@ -100,7 +100,7 @@ class Journal:
             time=time.time(),
             mode=status.mode,
             steps=status.steps,
-            requests=tuple((request.ask.id, len(request.ask.images)) for request in batch),
+            requests=requests,
             shed=shed,
             guard=status.guard,
             alarm=alarm,

@@ -5,24 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ctta.errors import NotACheckpoint, NotSaved
+from ctta.errors import NotACheckpoint
 from ctta.serve.audit import Deed
 from ctta.serve.history import History
 from ctta.serve.journal import Journal
 from ctta.serve.learner import Learner
 from ctta.serve.meter import Meter
+from ctta.serve.saving import Saving
 from ctta.serve.types import Mode, SnapshotInfo
 
 logger = logging.getLogger("ctta")
-
-#: What took effect, in the error that it could not be saved.
-_RESULTS: dict[Deed, str] = {
-    "mode": "The new mode",
-    "reset": "The reset",
-    "promote": "The promotion",
-    "put": "The uploaded state",
-    "rollback": "The rollback",
-}
 
 
 class Keeper:
@@ -90,16 +82,13 @@ class Keeper:
         if self._since_saved >= self._save_every and not self._history.busy:
             self.save()
 
-    def operate(self, deed: Deed, do: Callable[[Learner], None], upload: bytes | None = None) -> None:
-        """Apply an operation to the learner and save the result before returning, so that a crash does not undo it.
+    def operate(self, deed: Deed, do: Callable[[Learner], None], upload: bytes | None = None) -> Saving:
+        """Apply an operation to the learner and begin to save the result.
 
         Args:
             deed: The operation's name in the audit.
             do: The operation.
             upload: The state that the operation loads, if it was uploaded.
-
-        Raises:
-            NotSaved: If the operation took effect, but could not be saved.
         """
         learner = self.awake()
         champion = learner.champion
@@ -111,10 +100,10 @@ class Keeper:
         self._meter.follow(learner)
         info = self.save(deed=deed, upload=upload)
         logger.info("stream %s: %s (%s), snapshot %s", self._stream, deed, learner.mode, info.name)
-        self._require_saved(deed)
+        return Saving(self._stream, deed, info, self._history.last)
 
-    def rollback(self, name: str | None) -> SnapshotInfo:
-        """Return to a snapshot. The mode stays.
+    def rollback(self, name: str | None) -> Saving:
+        """Return to a snapshot and begin to save the result. The mode stays.
 
         Args:
             name: The snapshot's name; None means the newest good one with fewer steps than now.
@@ -123,7 +112,6 @@ class Keeper:
             UnknownSnapshot: If there is no snapshot of this name.
             NoGoodSnapshot: If no name is given, and there is none to return to.
             NotACheckpoint: If the snapshot's file is damaged. Nothing changes.
-            NotSaved: If the rollback took effect, but could not be saved.
         """
         learner = self.awake()
         self._history.settle()
@@ -145,21 +133,15 @@ class Keeper:
         self._changed = n
         self.save()
         logger.info("stream %s: rollback from %d steps to snapshot %s", self._stream, steps, entry.info.name)
-        self._require_saved("rollback")
-        return entry.info
+        return Saving(self._stream, "rollback", entry.info, self._history.last)
 
-    def snapshot(self, pin: bool) -> SnapshotInfo:
-        """Take a snapshot and wait until it is written.
+    def snapshot(self, pin: bool) -> Saving:
+        """Take a snapshot and begin to write it.
 
         Args:
             pin: Whether to keep it regardless of how many there are.
-
-        Raises:
-            NotSaved: If it cannot be written.
         """
-        info = self.save(pin=pin)
-        self._require_saved("snapshot")
-        return info
+        return Saving(self._stream, "snapshot", self.save(pin=pin), self._history.last)
 
     def save(self, *, pin: bool = False, deed: Deed = "snapshot", upload: bytes | None = None) -> SnapshotInfo:
         """Take a snapshot, which another thread writes.
@@ -201,22 +183,6 @@ class Keeper:
         if self.learner is not None and not self._saved():
             self.save()
             self._history.settle()
-
-    def _require_saved(self, deed: Deed) -> None:
-        """Wait for the last snapshot; if it could not be written, say what that means."""
-        try:
-            self._history.wait()
-        except Exception as error:
-            reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__  # without the path
-            if deed == "snapshot":
-                raise NotSaved(
-                    f"The snapshot of stream {self._stream!r} could not be written ({reason}). Free space on the disk "
-                    "of the state folder and take it again."
-                ) from error
-            raise NotSaved(
-                f"{_RESULTS[deed]} of stream {self._stream!r} is in effect, but could not be saved ({reason}): if the "
-                "process is killed, it is lost. Free space on the disk of the state folder and take a snapshot."
-            ) from error
 
     def _saved(self) -> bool:
         newest = self._history.newest()

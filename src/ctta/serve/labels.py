@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,6 @@ from ctta.serve.types import LabelReport
 @dataclass
 class _Answered:
     classes: tuple[int, ...] | None
-    offered: bool
     wrong: int | None = None
 
 
@@ -24,7 +24,7 @@ class Requests:
     """The last requests of a stream by id, for any thread.
 
     Args:
-        size: How many are remembered; the oldest are forgotten first.
+        size: How many are remembered, of those offered for learning and of the others; the oldest are forgotten first.
         classes: The number of classes.
     """
 
@@ -32,7 +32,9 @@ class Requests:
         self._size = size
         self._num_classes = classes
         self._lock = threading.Lock()
-        self._answered: OrderedDict[str, _Answered] = OrderedDict()
+        # Apart, so that requests that only ask cannot displace those that were offered for learning.
+        self._offered: OrderedDict[str, _Answered] = OrderedDict()
+        self._asked: OrderedDict[str, _Answered] = OrderedDict()
         self._wrong = 0
         self._labelled = 0
 
@@ -43,8 +45,7 @@ class Requests:
             name: The request's id.
         """
         with self._lock:
-            found = self._answered.get(name)
-            return found is not None and found.offered
+            return name in self._offered
 
     def remember(self, name: str, logits: Tensor | None, offered: bool) -> None:
         """Remember the prediction for a request.
@@ -56,16 +57,14 @@ class Requests:
         """
         classes = None if logits is None else tuple(logits.argmax(1).tolist())
         with self._lock:
-            earlier = self._answered.pop(name, None)
-            if earlier is None:
-                self._answered[name] = _Answered(classes, offered)
-            else:
-                # The first prediction counts: for a later one, the adapter may have learnt from the same images.
-                earlier.classes = classes if earlier.classes is None else earlier.classes
-                earlier.offered = earlier.offered or offered
-                self._answered[name] = earlier
-            while len(self._answered) > self._size:
-                self._answered.popitem(last=False)
+            # A request that only asks does not take over the id of one that was offered.
+            memory = self._offered if offered or name in self._offered else self._asked
+            earlier = memory.pop(name, None) or _Answered(None)
+            # The first prediction counts: for a later one, the adapter may have learnt from the same images.
+            earlier.classes = classes if earlier.classes is None else earlier.classes
+            memory[name] = earlier
+            while len(memory) > self._size:
+                memory.popitem(last=False)
 
     def report(self, unknown: Sequence[str] = ()) -> LabelReport:
         """Return the error over all labelled images.
@@ -90,7 +89,7 @@ class Requests:
         unknown = []
         with self._lock:
             for name, classes in labels.items():
-                found = self._answered.get(name)
+                found = self._offered.get(name) or self._asked.get(name)
                 if found is None or found.classes is None or len(found.classes) != len(classes):
                     unknown.append(name)
                     continue
@@ -105,5 +104,6 @@ class Requests:
         for c in classes:
             if isinstance(c, bool) or not isinstance(c, int) or not 0 <= c < self._num_classes:
                 raise LabelError(
-                    f"Labels must be whole numbers from 0 to {self._num_classes - 1}; request {name!r} has {c!r}."
+                    f"Labels must be whole numbers from 0 to {self._num_classes - 1}; request {reprlib.repr(name)} has "
+                    f"{reprlib.repr(c)}."
                 )

@@ -28,6 +28,9 @@ from ctta.serve.types import Ask, LabelReport, Limits, Mode, Reply, SnapshotInfo
 
 logger = logging.getLogger("ctta")
 
+#: Characters of an error that the status shows.
+_LONGEST_ERROR = 300
+
 
 class Lane:
     """One stream. Every method may be called from any thread; the work is done on the lane's own.
@@ -109,15 +112,15 @@ class Lane:
         Args:
             mode: The new mode.
         """
-        self._inbox.call(lambda: self._keeper.operate("mode", lambda learner: learner.set_mode(mode)))
+        self._inbox.call(lambda: self._keeper.operate("mode", lambda learner: learner.set_mode(mode))).wait()
 
     def promote(self) -> None:
         """Swap champion and challenger."""
-        self._inbox.call(lambda: self._keeper.operate("promote", Learner.promote))
+        self._inbox.call(lambda: self._keeper.operate("promote", Learner.promote)).wait()
 
     def reset(self) -> None:
         """Return to the source."""
-        self._inbox.call(lambda: self._keeper.operate("reset", Learner.reset))
+        self._inbox.call(lambda: self._keeper.operate("reset", Learner.reset)).wait()
 
     def put(self, data: bytes) -> None:
         """Replace the adapter's state with a checkpoint; in shadow mode, the challenger's.
@@ -125,7 +128,7 @@ class Lane:
         Args:
             data: The content of a checkpoint file of the same method and source.
         """
-        self._inbox.call(lambda: self._keeper.operate("put", lambda learner: learner.put(data), data))
+        self._inbox.call(lambda: self._keeper.operate("put", lambda learner: learner.put(data), data)).wait()
 
     def state(self) -> bytes:
         """Return the adapter as a checkpoint file, without its guard; in shadow mode the champion."""
@@ -142,7 +145,7 @@ class Lane:
         Args:
             pin: Whether to keep the snapshot regardless of `Limits.keep`.
         """
-        return self._inbox.call(lambda: self._keeper.snapshot(pin))
+        return self._inbox.call(lambda: self._keeper.snapshot(pin)).wait()
 
     def pin(self, name: str, pinned: bool) -> SnapshotInfo:
         """Pin or unpin a snapshot.
@@ -161,7 +164,7 @@ class Lane:
         Args:
             name: The snapshot's name; None means the newest good one with fewer steps than now.
         """
-        return self._inbox.call(lambda: self._keeper.rollback(name))
+        return self._inbox.call(lambda: self._keeper.rollback(name)).wait()
 
     def evict(self) -> None:
         """Move the adapter to disk until the next request."""
@@ -216,7 +219,7 @@ class Lane:
     @property
     def stopped(self) -> bool:
         """Whether the thread ended with an error."""
-        return self._inbox.stopped
+        return self._inbox.stopped_by is not None
 
     def status(self) -> StreamStatus:
         """Return what is known about the stream."""
@@ -246,6 +249,7 @@ class Lane:
             unsaved=self._history.failures,
             unaudited=self._journal.unwritten,
             unrecorded=self._journal.unrecorded,
+            stopped=repr(self._inbox.stopped_by)[:_LONGEST_ERROR] if self.stopped else None,
         )
 
     def _run(self) -> None:
@@ -258,8 +262,8 @@ class Lane:
                 if work is None:
                     break
                 if isinstance(work, Operation):
-                    self._batches.catch_up()  # what was answered before the operation is learnt before it
-                    work.run()
+                    # What was answered before the operation is learnt before it.
+                    work.run(before=self._batches.catch_up)
                     self._batches.follow()
                 elif work:
                     self._batches.serve(work)

@@ -18,6 +18,7 @@ from ctta.errors import MethodMismatch, NotACheckpoint, SourceMismatch, WrongMod
 from ctta.guarded import Guarded
 from ctta.serve.sharing import refuse_other_source
 from ctta.serve.types import Mode
+from ctta.serve.windows import begin_window, fitting_window
 from ctta.version import __version__
 
 _INNER = "inner."
@@ -60,7 +61,8 @@ class Learner:
         Args:
             x: Images (N, C, H, W) in [0, 1].
         """
-        return (self.champion or self.adapter).predict(x, allow_small=True)
+        with fitting_window(self.champion or self.adapter.inner, x):
+            return (self.champion or self.adapter).predict(x, allow_small=True)
 
     def can_learn(self, images: int) -> bool:
         """Return whether a batch of this size can be learnt from in the current mode.
@@ -92,6 +94,7 @@ class Learner:
         Args:
             x: Images (N, C, H, W) in [0, 1].
         """
+        begin_window(self.adapter.inner, x)
         return self.adapter.ask(x)
 
     def learn(self, x: Tensor) -> Step:
@@ -100,6 +103,7 @@ class Learner:
         Args:
             x: Images (N, C, H, W) in [0, 1].
         """
+        begin_window(self.adapter.inner, x)
         return self.adapter.step(x)
 
     def see(self, x: Tensor) -> None:
@@ -108,6 +112,7 @@ class Learner:
         Args:
             x: Images (N, C, H, W) in [0, 1].
         """
+        begin_window(self.adapter.inner, x)
         self.adapter.see(x)
 
     def set_mode(self, mode: Mode) -> None:

@@ -6,8 +6,13 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ctta.serve.inbox import Request
+from torch import Tensor
+
+from ctta.serve.inbox import Named, Request, images_of, named
 from ctta.serve.types import Limits
+
+#: Notes that may wait; each is small.
+_MOST_NOTES = 10_000
 
 
 @dataclass(frozen=True)
@@ -15,14 +20,14 @@ class Note:
     """A batch that was answered and is not learnt from.
 
     Args:
-        batch: Its requests.
+        requests: The id and the number of images of its requests.
         shed: Whether it could have been learnt from, but enough was waiting to be learnt.
-        see: Whether its images belong in the adapter's window.
+        images: Its images, if they belong in the adapter's window.
     """
 
-    batch: list[Request]
+    requests: Named
     shed: bool
-    see: bool
+    images: Tensor | None
 
 
 class Lessons:
@@ -37,6 +42,7 @@ class Lessons:
         self._batches: deque[list[Request]] = deque()
         self._notes: list[Note] = []
         self._images = 0
+        self._noted_images = 0
         self._since_accepted = 0
 
     def __bool__(self) -> bool:
@@ -47,6 +53,11 @@ class Lessons:
     def full(self) -> bool:
         """Whether a whole batch is waiting to be learnt from."""
         return self._images >= self._limits.batch
+
+    @property
+    def crowded(self) -> bool:
+        """Whether too much is waiting to be noted down, as happens when the stream's thread hangs."""
+        return self._noted_images >= self._limits.queue or len(self._notes) >= _MOST_NOTES
 
     @property
     def owed(self) -> bool:
@@ -63,25 +74,26 @@ class Lessons:
         self._images += _images(batch)
         self._since_accepted = 0
 
-    def note(self, batch: list[Request], *, shed: bool = False, see: bool = False) -> None:
+    def note(self, batch: list[Request], *, shed: bool = False, images: Tensor | None = None) -> None:
         """Leave a batch to be noted down only.
 
         Args:
-            batch: Its requests.
+            batch: Its requests, whose images are not kept.
             shed: Whether it could have been learnt from.
-            see: Whether its images belong in the adapter's window.
+            images: Its images, if they belong in the adapter's window.
         """
-        self._notes.append(Note(batch, shed, see))
+        self._notes.append(Note(named(batch), shed, images))
+        self._noted_images += 0 if images is None else len(images)
         self._since_accepted += int(shed)
 
     def none_is_owed(self) -> None:
         """Note that the stream's thread learns from a batch that it answered itself."""
         self._since_accepted = 0
 
-    def unseen(self) -> Iterator[tuple[list[Request], bool]]:
-        """Yield every batch whose images are not in the adapter's window yet, and whether it is to be learnt from."""
-        yield from ((batch, True) for batch in self._batches)
-        yield from ((note.batch, False) for note in self._notes if note.see)
+    def unseen(self) -> Iterator[tuple[Tensor, bool]]:
+        """Yield the images that are not in the adapter's window yet, and whether they are to be learnt from."""
+        yield from ((images_of(batch), True) for batch in self._batches)
+        yield from ((note.images, False) for note in self._notes if note.images is not None)
 
     def take(self) -> tuple[list[Note], list[Request]]:
         """Return all notes, and the oldest batches as one, with images of one size and at most as many as a batch has.
@@ -89,6 +101,7 @@ class Lessons:
         A single batch that is larger is returned alone; the requests are empty if there is nothing to learn from.
         """
         notes, self._notes = self._notes, []
+        self._noted_images = 0
         merged: list[Request] = []
         images = 0
         while self._batches:

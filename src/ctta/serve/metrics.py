@@ -46,6 +46,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[StreamStatus], int]], ...] = (
 )
 _GAUGES: tuple[tuple[str, str, Callable[[StreamStatus], float | None]], ...] = (
     ("ctta_queue_images", "Images that wait.", lambda s: s.queue),
+    ("ctta_stopped", "1 if the stream's thread ended with an error, else 0.", lambda s: float(s.stopped is not None)),
     ("ctta_steps", "Steps learnt by the adapter; a rollback reduces it.", lambda s: s.steps),
     ("ctta_skipped_steps", "Steps without an update because something was not finite.", lambda s: s.skipped),
     ("ctta_entropy", "Mean normalised entropy of the last predictions.", lambda s: s.entropy),
@@ -104,7 +105,7 @@ class Metrics:
             stream: The name of an existing stream.
             seconds: How long it took.
         """
-        self._seconds.labels(self._label(stream)).observe(seconds)
+        self._seconds.labels(self._label(stream) or OTHER).observe(seconds)
 
     def forget(self, stream: str) -> None:
         """Release the label of a stream that was removed.
@@ -122,17 +123,18 @@ class Metrics:
         """Return every metric in the Prometheus text format."""
         return generate_latest(self._registry)
 
-    def _label(self, stream: str) -> str:
+    def _label(self, stream: str) -> str | None:
+        """Return the label of a stream; None beyond the limit."""
         with self._lock:
             if stream not in self._labels and len(self._labels) < self._most:
                 self._labels.add(stream)
-            return stream if stream in self._labels else OTHER
+            return stream if stream in self._labels else None
 
 
 class _Streams(Collector):
     """Collects the status of every stream at each scrape."""
 
-    def __init__(self, streams: Callable[[], Sequence[StreamStatus]], label: Callable[[str], str]) -> None:
+    def __init__(self, streams: Callable[[], Sequence[StreamStatus]], label: Callable[[str], str | None]) -> None:
         self._streams = streams
         self._label = label
 
@@ -143,7 +145,7 @@ class _Streams(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield every metric of the streams."""
         found = [(self._label(status.name), status) for status in self._streams()]
-        known = [(label, status) for label, status in found if label != OTHER]
+        known = [(label, status) for label, status in found if label is not None]
         yield GaugeMetricFamily("ctta_streams", "Streams of the service.", value=len(found))
         for name, text, count_of in _COUNTERS:
             counter = CounterMetricFamily(name, text, labels=["stream"])

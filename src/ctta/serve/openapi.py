@@ -133,6 +133,12 @@ def _stream_paths() -> Json:
         ),
         **at("/reset", post=_operation("Return to the source", status, change, body=object_of({}))),
         **at(
+            "/restart",
+            post=_operation(
+                "Start a stream that has stopped, from its newest snapshot", status, (*read, "409"), body=object_of({})
+            ),
+        ),
+        **at(
             "/snapshot",
             post=_operation("Take a snapshot", snapshot, change, body=object_of({"pin": FLAG})),
         ),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
+from ctta.errors import BadData
 from ctta.serve.audit import Audit, read_stream, requests_of
 from ctta.serve.folders import Folders
 from ctta.serve.history import History
@@ -13,6 +15,8 @@ from ctta.serve.lane import Lane
 from ctta.serve.learner import Learner
 from ctta.serve.types import Limits, Mode
 from ctta.serve.writer import Writer
+
+logger = logging.getLogger("ctta")
 
 
 def open_lane(
@@ -43,10 +47,16 @@ def open_lane(
     folder = folders.of(name)
     folder.mkdir(parents=True, exist_ok=True)
     history = History(name, kind, folder, writer, limits.keep)
-    audit = Audit(folder, folders.record_of(name), None if limits.audit is None else round(limits.audit * 1e6))
-    requests = Requests(limits.remembered, classes)
     newest = history.newest()
-    if newest is not None:
-        for request in requests_of(read_stream(folder), int(newest.info.name), limits.remembered):
-            requests.remember(request, None, offered=True)
+    saved = 0 if newest is None else int(newest.info.name)
+    most_bytes = None if limits.audit is None else round(limits.audit * 1e6)
+    audit = Audit(folder, folders.record_of(name), most_bytes, after=saved)
+    requests = Requests(limits.remembered, classes)
+    try:
+        known = requests_of(read_stream(folder), saved, limits.remembered) if newest is not None else []
+    except BadData as error:  # such as a line of a newer version
+        logger.warning("stream %s does not remember its earlier requests: %s", name, error)
+        known = []
+    for request in known:
+        requests.remember(request, None, offered=True)
     return Lane(name, make, limits=limits, history=history, audit=audit, requests=requests, mode=mode, clock=clock)

@@ -76,6 +76,7 @@ class Operations:
             Operation("/{stream}/labels", "POST", Right.TEACH, self._labels),
             Operation("/{stream}/mode", "PUT", Right.ADMIN, self._mode),
             Operation("/{stream}/reset", "POST", Right.ADMIN, self._reset),
+            Operation("/{stream}/restart", "POST", Right.ADMIN, self._restart),
             Operation("/{stream}/snapshot", "POST", Right.ADMIN, self._snapshot),
             Operation("/{stream}/snapshots/{snapshot}", "PUT", Right.ADMIN, self._pin),
             Operation("/{stream}/rollback", "POST", Right.ADMIN, self._rollback),
@@ -115,6 +116,13 @@ class Operations:
         stream = _stream(request)
         await self._message(request)
         await run_in_threadpool(self._service.reset, stream)
+        return await self._status(stream)
+
+    async def _restart(self, request: Request) -> Response:
+        """Start a stream again that has stopped, from its newest snapshot."""
+        stream = _stream(request)
+        await self._message(request)
+        await run_in_threadpool(self._service.restart, stream)
         return await self._status(stream)
 
     async def _snapshot(self, request: Request) -> Response:

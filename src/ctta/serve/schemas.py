@@ -119,6 +119,7 @@ def schemas() -> Json:
                 "mode": {"enum": list(MODES)},
                 "guard": {"enum": ["ok", "cooldown", "probation", "off"]},
                 "last_snapshot": {"type": ["string", "null"]},
+                "stopped": {"type": ["string", "null"]},
                 "snapshots": {"type": "array", "items": ref("Snapshot")},
                 **dict.fromkeys(_STREAM_COUNTS, COUNT),
                 **dict.fromkeys(_STREAM_NUMBERS, _NUMBER),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
-from ctta.errors import ParameterError, ServiceClosing, TooManyStreams, UnknownLane
+from ctta.errors import ParameterError, ServiceClosing, TooManyStreams, UnknownLane, WrongMode
 from ctta.guard import DEFAULT_RULES, Rule
 from ctta.guarded import Guarded
 from ctta.serve.checks import check_ask, check_limits, check_name
@@ -79,7 +79,7 @@ class Service:
         self._temporary = None if state is not None else tempfile.TemporaryDirectory(prefix="ctta-serve-")
         folder = state if state is not None else Path(self._temporary.name if self._temporary else "")
         self._lanes: dict[str, Lane] = {}
-        self._removing: set[str] = set()
+        self._replacing: set[str] = set()
         self._changing = threading.Lock()
         self._closed = False
         self._lock = FolderLock(folder)
@@ -207,6 +207,32 @@ class Service:
         """
         self._known(stream).promote()
 
+    def restart(self, stream: str) -> None:
+        """Start the thread of a stream again that ended with an error, from the newest snapshot.
+
+        Args:
+            stream: The name of an existing stream.
+
+        Raises:
+            WrongMode: If the stream is running.
+        """
+        with self._changing:
+            lane = self._lanes.get(stream)
+            if lane is None or stream in self._replacing:
+                raise UnknownLane(stream, self._lanes)
+            if not lane.stopped:
+                raise WrongMode(f"Stream {stream!r} is running; only a stream that has stopped can be restarted.")
+            self._replacing.add(stream)
+        try:
+            lane.join()
+            with self._changing:
+                if self._closed:
+                    raise ServiceClosing("The service is closing and accepts no more requests.")
+                self._lanes[stream] = self._open(stream)
+        finally:
+            with self._changing:
+                self._replacing.remove(stream)
+
     def evict(self, stream: str) -> None:
         """Move a stream to disk until its next request.
 
@@ -260,9 +286,9 @@ class Service:
             OSError: If the disk refuses. The next request resumes from the newest snapshot.
         """
         with self._changing:
-            if stream not in self._lanes or stream in self._removing:
+            if stream not in self._lanes or stream in self._replacing:
                 raise UnknownLane(stream, self._lanes)
-            self._removing.add(stream)
+            self._replacing.add(stream)
             lane = self._lanes[stream]
         try:
             lane.discard()
@@ -270,7 +296,7 @@ class Service:
         finally:
             with self._changing:
                 del self._lanes[stream]
-                self._removing.remove(stream)
+                self._replacing.remove(stream)
 
     def subscribe(self, stream: str) -> queue.Queue[Event]:
         """Return a bounded queue of a stream's events; the oldest are dropped when it is full.

@@ -24,6 +24,7 @@ class Shapes:
     def __init__(self, classifier: Classifier) -> None:
         self._classifier = classifier
         self._lock = threading.Lock()
+        self._trying = threading.Lock()
         self._found: OrderedDict[tuple[int, ...], str | None] = OrderedDict()
 
     def known(self, shape: tuple[int, ...]) -> bool:
@@ -43,12 +44,13 @@ class Shapes:
         Raises:
             ImageShape: If the network does not accept it.
         """
-        with self._lock:
-            if shape not in self._found:
-                self._found[shape] = self._try(shape)
-                while len(self._found) > _REMEMBERED:
-                    self._found.popitem(last=False)
-            reason = self._found[shape]
+        known, reason = self._recall(shape)
+        if not known:
+            with self._trying:  # one at a time; a shape that is known does not wait for it
+                known, reason = self._recall(shape)
+                if not known:
+                    reason = self._try(shape)
+                    self._remember(shape, reason)
         if reason is not None:
             if shape[0] != channels_of(self._classifier) == shape[2]:
                 reason = (
@@ -58,6 +60,16 @@ class Shapes:
                 f"The model does not accept images with {channel_count(shape[0])} and {shape[1]} x {shape[2]} pixels: "
                 f"{reason}"
             )
+
+    def _recall(self, shape: tuple[int, ...]) -> tuple[bool, str | None]:
+        with self._lock:
+            return shape in self._found, self._found.get(shape)
+
+    def _remember(self, shape: tuple[int, ...], reason: str | None) -> None:
+        with self._lock:
+            self._found[shape] = reason
+            while len(self._found) > _REMEMBERED:
+                self._found.popitem(last=False)
 
     def _try(self, shape: tuple[int, ...]) -> str | None:
         network = self._classifier

@@ -16,7 +16,8 @@ class StandIn:
     """Answers from the state before the learning, and leaves every batch to the stream's thread.
 
     A batch is left to be learnt from while less than a whole one is waiting for that; others are shed. If the next one
-    may not be shed, because too few were learnt from, its requests wait.
+    may not be shed, because too few were learnt from, its requests wait. So do all requests if too much is waiting to
+    be noted down.
 
     Args:
         stream: The stream's name.
@@ -46,7 +47,8 @@ class StandIn:
             self._inbox.leave_stand_in()
 
     def _may_answer(self) -> bool:
-        return self._double.ready and not (self._lessons.full and self._lessons.owed)
+        lessons = self._lessons
+        return self._double.ready and not lessons.crowded and not (lessons.full and lessons.owed)
 
     def _serve(self, batch: list[Request]) -> None:
         double, replies = self._double, self._replies
@@ -65,7 +67,7 @@ class StandIn:
                 if accepted:
                     self._lessons.accept(new)
                 else:
-                    self._lessons.note(new, shed=possible, see=True)
+                    self._lessons.note(new, shed=possible, images=x if double.has_window else None)
                 double.see(x, learnt=accepted)
         except BaseException as error:  # noqa: BLE001, raised again if it must end the stream
             replies.fail(batch, error)

@@ -18,7 +18,7 @@ class Right(IntEnum):
 
     ASK: get predictions from existing streams, without being learnt from, and read metadata, metrics and status.
     TEACH: create streams and be learnt from as well, and send labels.
-    ADMIN: change modes, reset, save, pin, roll back, promote, read and replace states, and remove streams.
+    ADMIN: change modes, reset, restart, save, pin, roll back, promote, read and replace states, and remove streams.
     """
 
     ASK = 1

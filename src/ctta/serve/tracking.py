@@ -60,9 +60,10 @@ class Tracking:
             event = self.events.get()
             if "n" in event:
                 self._write(event)
+            elif event.get("do") == "remove":
+                _close(self._trackers.pop(event["stream"], None))
         for tracker in self._trackers.values():
-            if tracker is not None:
-                tracker.close(finished=True)
+            _close(tracker)
 
     def _write(self, event: Event) -> None:
         stream = event["stream"]
@@ -82,6 +83,11 @@ class Tracking:
             return None
         tracker.describe({"stream": stream, "since": self._since, **self._facts})
         return tracker
+
+
+def _close(tracker: Tracker | None) -> None:
+    if tracker is not None:
+        tracker.close(finished=True)
 
 
 def _numbers(event: Event) -> dict[str, float]:

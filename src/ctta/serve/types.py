@@ -140,6 +140,7 @@ class StreamStatus:
         unsaved: Snapshots that could not be written, since the service started.
         unaudited: Lines of the audit that could not be written, since the service started.
         unrecorded: Batches and uploaded states that could not be recorded for a replay, since the service started.
+        stopped: The error with which the stream's thread ended; None while it runs.
     """
 
     name: str
@@ -166,6 +167,7 @@ class StreamStatus:
     unsaved: int = 0
     unaudited: int = 0
     unrecorded: int = 0
+    stopped: str | None = None
 
 
 @dataclass(frozen=True)

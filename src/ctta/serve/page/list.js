@@ -6,7 +6,7 @@ const SHOWN = 200;
 const SPARK_SECONDS = 120;
 
 const matches = (status, words) =>
-  words.every((word) => [status.name, status.mode, status.guard].some((text) => text.toLowerCase().includes(word)));
+  words.every((word) => [status.name, status.mode, status.stopped ? "stopped" : status.guard].some((text) => text.toLowerCase().includes(word)));
 
 export class StreamList {
   constructor(list, more, summary, onChoose) {
@@ -67,12 +67,14 @@ export class StreamList {
 }
 
 export function badges(status) {
+  if (status.stopped) return [element("span", { class: "badge stopped", text: "stopped", title: status.stopped })];
   const mode = element("span", { class: `badge mode-${status.mode}`, text: status.mode });
   if (["ok", "off"].includes(status.guard)) return [mode];
   return [mode, element("span", { class: `badge guard-${status.guard}`, text: status.guard })];
 }
 
-export const troubled = (all) => all.filter((status) => !["ok", "off"].includes(status.guard)).length;
+export const troubled = (all) =>
+  all.filter((status) => status.stopped || !["ok", "off"].includes(status.guard)).length;
 
 function summarise(all, histories) {
   if (!all.length) return "No streams yet";

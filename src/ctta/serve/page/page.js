@@ -171,6 +171,7 @@ async function download() {
 }
 
 const OPERATIONS = {
+  restart: () => operate(null, "Restart", "POST", "/restart", {}),
   snapshot: () => operate(null, "Snapshot", "POST", "/snapshot", { pin: false }),
   pin: () => operate(null, "Snapshot and pin", "POST", "/snapshot", { pin: true }),
   rollback: () =>

@@ -89,8 +89,9 @@ export class StreamView {
     }
     this.find("name").textContent = status.name;
     const guard = this.find("guard");
-    guard.textContent = `guard ${status.guard}`;
-    guard.className = `badge guard-${status.guard}`;
+    guard.textContent = status.stopped ? "stopped" : `guard ${status.guard}`;
+    guard.className = `badge ${status.stopped ? "stopped" : `guard-${status.guard}`}`;
+    guard.title = status.stopped ?? "";
     for (const [name, cell] of this.facts) {
       const value = status[name];
       cell.className = TROUBLE.includes(name) && value > 0 ? "bad" : "";
@@ -101,6 +102,7 @@ export class StreamView {
       for (const radio of this.find("mode").querySelectorAll("input")) radio.checked = radio.value === status.mode;
     }
     this.find("operations").querySelector("[data-do=promote]").disabled = status.mode !== "shadow";
+    this.find("operations").querySelector("[data-do=restart]").hidden = !status.stopped;
     if (this.hover === null) this.drawCharts(time);
     this.drawSnapshots(status.snapshots);
     this.drawEvents(history.events);
