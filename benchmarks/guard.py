@@ -72,9 +72,10 @@ class Outcome:
     first_good: float
 
     def verdict(self) -> str:
-        """Whether the guard did its job."""
+        """Whether the guard did its job. An alarm is false if the adapter gains from the stream without its guard."""
         if self.trial == "healthy":
-            held = not self.alarms or self.guarded > self.batch_statistics
+            gains = self.unguarded is None or self.unguarded < self.batch_statistics
+            held = not (self.alarms and gains)
         else:
             held = (self.worst_after_alarm or 0.0) <= ALLOWED and self.first_good <= ALLOWED
         return "holds" if held else "FAILS"
@@ -114,7 +115,7 @@ def run(task: str, method: str, trial: Trial, source: Classifier, *, rules: str,
         trial: The stream.
         source: The network.
         rules: The guard's rules.
-        compare: Whether to also run the adapter without its guard.
+        compare: Whether to also run the adapter without its guard; a healthy trial with an alarm does so anyway.
     """
     adapter = get_method(method)(copy.deepcopy(source), **trial.options)
     guarded = Guarded(adapter, rules=rules, reference=Remembering.of(adapter))
@@ -132,6 +133,9 @@ def run(task: str, method: str, trial: Trial, source: Classifier, *, rules: str,
             alarms.append(i)
         if plain is not None:
             alone.append(_error(plain.step(x).logits, y))
+    if alarms and plain is None and trial.name == "healthy":
+        plain = get_method(method)(copy.deepcopy(source), **trial.options)
+        alone = [_error(plain.step(x).logits, y) for x, y in trial.batches]
     excess = torch.tensor(errors) - torch.tensor(base)
     after = excess[alarms[0] + 1 :] if alarms else excess[:0]
     return Outcome(

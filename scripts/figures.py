@@ -18,6 +18,7 @@ from pathlib import Path
 from ctta._system.files import write_atomically
 from ctta.bench.folder import read_records
 from ctta.bench.record import Record
+from ctta.cli.options import parse_seeds
 from ctta.paper import Outcome, experiment
 from ctta.paper.numbers import SETTINGS
 from ctta.plots.style import svg
@@ -56,7 +57,8 @@ def _write(name: str, figure: bytes) -> None:
 
 def outcomes(name: str, records: Sequence[Record]) -> list[Outcome]:
     """Return the outcomes of an experiment from its published runs with its default seeds."""
-    chosen = [record for record in records if str(record.spec.seed) == experiment(name).seeds]
+    seeds = parse_seeds(experiment(name).seeds)
+    chosen = [record for record in records if record.spec.seed in seeds]
     cells = experiment(name).cells(DATASET)
     return [Outcome(cell, matching(cell, DATASET, MODEL, FIGURES[name], chosen), RESULTS) for cell in cells]
 

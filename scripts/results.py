@@ -15,7 +15,10 @@ Methods with an optimizer published for networks with the norm layers NORM ("lay
 ``<!-- runs: DATASET MODEL PROTOCOL SEVERITY BATCH IMAGES AGAINST [COLUMN ...] -->`` is a table of all runs on one
 stream, with the difference of every row from the row AGAINST on the same images, and its standard error. PROTOCOL is
 followed by its options and rounds, such as ``correlated:concentration=0.01`` or ``recurring:times=10``; SEVERITY or
-IMAGES that a stream does not have is "-". A COLUMN is a domain, or "rounds" for the errors of the first and last round.
+IMAGES that a stream does not have is "-". A COLUMN is a domain, or "rounds" for the error of each round.
+
+If there are runs on several files or sets of domains, the region says which it shows: ``@data=DIGEST``, the first
+digits of the digest of the data, and ``@domains=NUMBER``.
 """
 
 from __future__ import annotations
@@ -65,9 +68,30 @@ def filled(text: str, records: Sequence[Record]) -> str:
     def table(found: re.Match[str]) -> str:
         begin, kind, what, end = found.groups()
         make = {"table": lines, "networks": network_lines, "runs": run_lines}[kind]
-        return begin + "\n".join(make(what.split(), records)) + "\n" + end
+        words = what.split()
+        chosen = dict(word[1:].split("=") for word in words if word.startswith("@"))
+        shown = [record for record in records if _chosen(record, chosen)]
+        return begin + "\n".join(make([word for word in words if word[0] != "@"], shown)) + "\n" + end
 
     return REGION.sub(table, text)
+
+
+def _chosen(record: Record, words: Mapping[str, str]) -> bool:
+    """Whether a run is on the data and the number of domains that a region names, if it names any."""
+    digest = str(record.spec.data.get("digest", ""))
+    domains = len(record.errors)
+    return digest.startswith(words.get("data", "")) and str(domains) == words.get("domains", str(domains))
+
+
+def _refuse_other_data(what: Sequence[str], runs: Sequence[Record]) -> None:
+    """Refuse a table whose runs are not on the same images."""
+    digests = {str(run.spec.data.get("digest", ""))[:8] for run in runs}
+    domains = {len(run.errors) for run in runs}
+    if len(digests) > 1 or len(domains) > 1:
+        raise SystemExit(
+            f"the runs for {' '.join(what)} are on several data, {', '.join(sorted(digests))}, or numbers of domains, "
+            f"{sorted(domains)}: add @data= or @domains= to the region"
+        )
 
 
 def lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
@@ -78,6 +102,7 @@ def lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     pairs = [(cell, found) for cell, found in pairs if found]
     if not pairs:
         raise SystemExit(f"docs/results holds no run for {' '.join(what)}")
+    _refuse_other_data(what, [run for _, found in pairs for run in found])
     shared = of_shared_seeds([found for _, found in pairs])
     outcomes = [Outcome(cell, found, Path()) for (cell, _), found in zip(pairs, shared, strict=True)]
     return [*_table(outcomes, by_domain=bool(how)), "", *_commands(outcomes)]
@@ -119,6 +144,7 @@ def run_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     found = [record for record in records if _stream_of(record) == stream]
     if not found:
         raise SystemExit(f"docs/results holds no run for {' '.join(what)}")
+    _refuse_other_data(what, found)
     shared = set.intersection(*(set(row.seeds) for row in rows(found)))
     table = rows([record for record in found if record.spec.seed in shared])
     pairing = pair_rows(table, lambda record: RunFolder(DOCS / "results" / record.address).read_steps(), against)
@@ -169,11 +195,11 @@ def _stream_of(record: Record) -> list[str]:
 
 
 def _column(name: str, runs: Sequence[Record]) -> str:
-    """The error of a domain, or of the first and the last round, averaged over seeds."""
+    """The error of a domain, or of every round, averaged over seeds."""
     if name != "rounds":
         return f"{mean(run.errors[name] for run in runs):.1f}"
-    ends = [(run.rounds[0], run.rounds[-1]) for run in runs if run.rounds]
-    return " to ".join(f"{mean(values):.1f}" for values in zip(*ends, strict=True))
+    rounds = [run.rounds for run in runs if run.rounds]
+    return ", ".join(f"{mean(values):.1f}" for values in zip(*rounds, strict=True))
 
 
 def _plain(record: Record) -> bool:

@@ -133,7 +133,22 @@ def test_a_table_of_runs_keeps_protocols_with_other_options_and_rounds_apart(
         "| source | 60.00 |  | 60.0 | 1 |",
     ]
     rounds = rows("recurring:times=2", "-", "200", "40", "source", "rounds")
-    assert rounds == ["| source | 50.00 |  | 60.0 to 40.0 | 1 |"]
+    assert rounds == ["| source | 50.00 |  | 60.0, 40.0 | 1 |"]
+
+
+def test_runs_on_other_images_are_not_in_one_table(results: ModuleType) -> None:
+    other = {"name": "cifar10-c", "origin": "generated", "digest": "b2c3", "corruption_seed": 0}
+    gradual = {"protocol": {"name": "gradual"}, "severity": None}
+    records = [
+        run_on("bn", "source", 5, **gradual),
+        run_on("bn", "source", 6, **gradual, data=other | {"digest": "b2c3"}),
+    ]
+    region = "<!-- table: gradual cifar10-c bn 40{} -->\n<!-- end -->"
+    with pytest.raises(SystemExit, match=r"several data, .*b2c3.*: add @data="):
+        results.filled(region.format(""), records)
+    assert "60.00" in (shown := results.filled(region.format(" @data=b2"), records)) and "50.00" not in shown
+    with pytest.raises(SystemExit, match="no run"):
+        results.filled(region.format(" @domains=3"), records)
 
 
 def test_the_figures_are_those_of_the_records() -> None:
