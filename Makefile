@@ -7,7 +7,7 @@ ISA_TESTS := tests/test_layout.py tests/test_conformance.py tests/nets/test_trai
 # Let the processes that tests start keep the compiled package, also where the environment forbids it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-trials test-isa test-data test-models test-ray test-serve test-track pythons lowest hostile bench package docs lint check clean
+.PHONY: demo test test-trials test-isa test-data test-models test-ray test-serve test-kserve test-track pythons lowest hostile bench package docs lint check clean
 
 demo: .venv/.installed
 	$(BIN)/ctta demo
@@ -40,6 +40,10 @@ test-ray: .venv/.installed-ray
 # Real clients against real servers on free ports; the page needs a Chromium, and is left out without one.
 test-serve: .venv/.installed-serve
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m serve
+
+# With KServe's clients, in an environment of their own: their requirements are not ours.
+test-kserve: .venv/.installed-serve .venv-kserve/.installed
+	OMP_NUM_THREADS=1 CTTA_KSERVE_PYTHON=.venv-kserve/bin/python $(BIN)/python -m pytest -q tests/serve/test_kserve.py
 
 # With MLflow and Weights & Biases themselves, offline.
 test-track: .venv/.installed-track
@@ -78,7 +82,7 @@ lint: .venv/.installed
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 
-check: test test-trials test-isa test-data test-models test-ray test-serve test-track pythons package docs lint
+check: test test-trials test-isa test-data test-models test-ray test-serve test-kserve test-track pythons package docs lint
 
 clean:
 	rm -rf .venv .venv-* site .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -106,6 +110,11 @@ clean:
 
 .venv/.installed-docs: .venv/.installed
 	$(INSTALL) -e ".[dev,docs]"
+	touch $@
+
+.venv-kserve/.installed:
+	test -x .venv-kserve/bin/python || $(PYTHON) -m venv .venv-kserve
+	.venv-kserve/bin/pip install --quiet "kserve==0.21.0"
 	touch $@
 
 .venv-lowest/.installed: pyproject.toml constraints-lowest.txt
