@@ -11,7 +11,7 @@ import pytest
 
 
 @pytest.mark.serve
-@pytest.mark.parametrize(("trial", "count"), [("kill_serves", "3"), ("many_requests", "400")])
+@pytest.mark.parametrize(("trial", "count"), [("kill_serves", "3"), ("kill_servers", "2"), ("many_requests", "400")])
 def test_a_trial_of_a_service_passes(trial: str, count: str) -> None:
     # In a process of its own, because it forks, or counts what the process holds.
     places = os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])
