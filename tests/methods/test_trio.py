@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import ctta
+from ctta.augment import AnyView
 from ctta.bench.defaults import default_arguments
 from ctta.methods.trio import GEOMETRIC
 from ctta.testing.models import bn_cnn, ln_vit
@@ -45,15 +46,16 @@ def naive_contrastive(rows: list[tuple[int, Tensor]], tau: float) -> Tensor:
     return total / len(rows)
 
 
-def test_a_step_is_that_of_its_equations() -> None:
-    adapter = trio(batch_size=8, gamma=0.45)
+@pytest.mark.parametrize("view", [rolled, None])
+def test_a_step_is_that_of_its_equations(view: AnyView | None) -> None:
+    adapter = trio(batch_size=8, gamma=0.45, view=view)
     x = drifting_images(4).double()
     student, teacher = copy.deepcopy(adapter.student), copy.deepcopy(adapter.teacher)
     student.requires_grad_(True)
     weights = list(student.parameters())
     target = teacher(x.flip(-1)).detach()
     logits, g = student.with_features(x)
-    logits_aug, g_aug = student.with_features(x.roll(1, dims=-1))
+    passes = [(logits, g)] if view is None else [(logits, g), student.with_features(x.roll(1, dims=-1))]
     p_0 = student.weight.detach()
     p_t, nearest = p_0.clone(), []
     kept: dict[int, list[Tensor]] = {}
@@ -64,13 +66,15 @@ def test_a_step_is_that_of_its_equations() -> None:
             kept.setdefault(nearest[-1], []).append(row)
     for c, features in kept.items():
         p_t[c] = sum(features) / len(features)  # type: ignore[assignment]
-    agreement = sum(naive_sce(logits[i], target[i]) + naive_sce(logits_aug[i], target[i]) for i in range(4)) / 8
-    rows = [*((i, p_t[nearest[i]]) for i in range(4)), *enumerate(g), *enumerate(g_aug)]
+    agreement = sum(naive_sce(own[i], target[i]) for own, _ in passes for i in range(4)) / (4 * len(passes))
+    rows = [*((i, p_t[nearest[i]]) for i in range(4)), *(row for _, own in passes for row in enumerate(own))]
     loss = agreement + 2.0 * naive_contrastive(rows, 0.1)
     gradients = torch.autograd.grad(loss, weights)
 
     step = adapter.step(x)
-    torch.testing.assert_close(step.logits, (logits + target + logits_aug).detach() / 3, rtol=0, atol=1e-12)
+    predicted = sum((own.detach() for own, _ in passes), target) / (1 + len(passes))
+    torch.testing.assert_close(step.logits, predicted, rtol=0, atol=1e-12)
+    assert adapter.passes == ((3, 2) if view else (2, 1))
     assert step.loss == pytest.approx(loss.item(), abs=1e-9)
     # Half of the batch size that the rates are meant for: half the learning rate, half the way of the teacher.
     expected = [p.detach() - 0.05 * gradient for p, gradient in zip(weights, gradients, strict=True)]

@@ -8,6 +8,7 @@ norms blend the statistics of batch and source according to the shift they see.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -62,6 +63,8 @@ class Trio(Adapter):
         prototypes: The initial prototypes (C, d). If they are left out, the rows of the classifier's weight are used.
         view: The augmentation, a function of images and generator: a small shift, rotation, zoom, blur and flip. The
             prediction uses it too, so it should not change the colours much. Without ``mirror``, a `View` never flips.
+            None leaves the view out, in the prediction and in the losses: the cheaper form, with two passes instead of
+            three.
         recompute: Discard the activations of the augmented view and compute them again for its gradients. This takes
             little more memory than training on one batch instead of two, for one more forward pass. See docs/speed.md.
         shared: Options that every method takes; see `Adapter`. The default of ``statistics`` is "auto".
@@ -97,7 +100,7 @@ class Trio(Adapter):
         batch_size: int = 200,
         projection: Projection = "mlp",
         prototypes: Tensor | None = None,
-        view: AnyView = GEOMETRIC,
+        view: AnyView | None = GEOMETRIC,
         recompute: bool = False,
         **shared: Unpack[SharedOptions],
     ) -> None:
@@ -126,20 +129,20 @@ class Trio(Adapter):
         learning = norm_affine(self.student) if learns_from == "norms" else list(self.student.parameters())
         self.require_trainable(learning)
         self.begin([*learning, *self.project.parameters()])
-        self.passes = (2 + teacher_views + recompute, 2)
+        inputs = 1 if view is None else 2
+        self.passes = (inputs + teacher_views + (recompute and inputs == 2), inputs)
 
     def adapt(self, x: Tensor) -> Learning:
         """Predict with all three passes, then learn from the agreement of the student with the teacher."""
         target = self.look(x)
-        augmented = view_pass(self.student, lambda: self.augment(x), recompute=self.recompute)
-        logits, g = self.student.with_features(x)
-        logits_aug, g_aug = augmented()
-        prediction = (logits.detach() + target + logits_aug.detach()) / 3
+        (logits, g), *views = self.see(x)
+        prediction = mean_of([logits.detach(), target, *(own.detach() for own, _ in views)])
         yield prediction
         p_t, nearest, confident = self.recalibrate(g.detach())  # DMSE, Eq. 3
-        agreement = symmetric_cross_entropy(logits, target) + symmetric_cross_entropy(logits_aug, target)
-        loss_st = 0.5 * agreement.mean()  # DMSE, Eqs. 4 and 5
-        loss_cl = contrastive(self.project(torch.stack([p_t[nearest], g, g_aug])), tau=self.tau)  # DMSE, Eq. 6
+        agreement = [symmetric_cross_entropy(own, target) for own in (logits, *(own for own, _ in views))]
+        loss_st = mean_of(agreement).mean()  # DMSE, Eqs. 4 and 5
+        features = torch.stack([p_t[nearest], g, *(own for _, own in views)])
+        loss_cl = contrastive(self.project(features), tau=self.tau)  # DMSE, Eq. 6
         loss = loss_st + self.lambda_cl * loss_cl
         rate = min(1.0, len(x) / self.batch_size)
         self.descend(loss, rate=rate)
@@ -170,7 +173,19 @@ class Trio(Adapter):
             x: Images (N, C, H, W) in [0, 1].
         """
         target = self.look(x)
-        return (self.student(x) + target + self.student(self.augment(x))) / 3
+        views = [] if self.view is None else [self.augment(x)]
+        return mean_of([self.student(x), target, *map(self.student, views)])
+
+    def see(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Return the student's logits and features: of the batch, and of the view if there is one.
+
+        Args:
+            x: Images (N, C, H, W) in [0, 1].
+        """
+        if self.view is None:
+            return [self.student.with_features(x)]
+        augmented = view_pass(self.student, lambda: self.augment(x), recompute=self.recompute)
+        return [self.student.with_features(x), augmented()]
 
     @torch.no_grad()
     def look(self, x: Tensor) -> Tensor:
@@ -190,7 +205,7 @@ class Trio(Adapter):
         Args:
             x: Images (N, C, H, W) in [0, 1].
         """
-        view = self.view
+        view = GEOMETRIC if self.view is None else self.view
         if isinstance(view, View) and not self.mirror:
             view = replace(view, flip=False)
         return view(x, self.generator)
@@ -206,3 +221,15 @@ class Trio(Adapter):
         confident = dist < self.gamma
         means, counts = class_means(g[confident], nearest[confident], len(self.p_0))
         return torch.where((counts > 0).unsqueeze(1), means, self.p_t), nearest, confident
+
+
+def mean_of(values: Sequence[Tensor]) -> Tensor:
+    """Return the mean of tensors of one shape.
+
+    Args:
+        values: The tensors.
+    """
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total / len(values)
