@@ -240,3 +240,39 @@ def test_with_recompute_the_activations_of_one_batch_live_at_a_time() -> None:
 
     activations = 64 * 16 * 16 * 8 * 4  # of one layer of the first stage, which has seven to keep
     assert peak() - peak(recompute=True) > 7 * activations
+
+
+def same_images(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """A view that changes nothing."""
+    return x
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "published", "second"),
+    [("controls", "FreeRMT", ctta.RMT, "teacher"), ("control_santa", "FreeSANTA", ctta.SANTA, "anchor")],
+)
+def test_a_control_predicts_with_all_passes_and_learns_as_published(
+    module: str, name: str, published: type[Any], second: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part(module), "GEOMETRIC", same_images)
+    control = getattr(part(module), name)(net(), statistics="source", projection=None)
+    x = stream()[0]
+    with torch.no_grad():
+        student, other = control.student(x), getattr(control, second)(x.flip(-1))
+    torch.testing.assert_close(control.step(x).logits, (2 * student + other) / 3, rtol=0, atol=1e-12)
+
+    symmetric = torch.cat([x, x.flip(-1)], -1)  # the mirror image is the image itself
+    control = getattr(part(module), name)(net(), statistics="source", projection=None)
+    plain = published(net(), statistics="source", projection=None, view=same_images)
+    assert control.step(symmetric).loss == pytest.approx(plain.step(symmetric).loss, rel=1e-9)
+    for mine, theirs in zip(control.student.parameters(), plain.student.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-9)
+
+
+def test_the_control_without_learning_averages_three_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part("controls"), "GEOMETRIC", same_images)
+    control, x = part("controls").FreeBN(net(), statistics="source"), stream()[0]
+    with torch.no_grad():
+        expected = (2 * control.student(x) + control.student(x.flip(-1))) / 3
+    torch.testing.assert_close(control.step(x).logits, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(control.step(x).logits, expected, rtol=0, atol=1e-12)
