@@ -16,6 +16,7 @@ from ctta.bench.jobs import execute
 from ctta.classifier import Classifier
 from ctta.datasets import Wanted, get_dataset
 from ctta.datasets.imagenet_synsets import synsets
+from ctta.datasets.imagenet_variants import part_classes
 from ctta.errors import BadData, MissingData, ModelError, ParameterError
 from ctta.nets.class_subset import with_classes
 from ctta.streams.datasets import (
@@ -40,8 +41,8 @@ def make_folders(place: Path, names: list[str]) -> None:
         (place / name).mkdir(parents=True)
 
 
-#: Every fifth synset, from n01440764 on: 200 classes.
-PART = list(synsets()[::5])
+#: The synsets of ImageNet-R.
+PART = [synsets()[number] for number in part_classes()["imagenet-r"]]
 
 
 @pytest.fixture
@@ -65,11 +66,24 @@ def test_the_synsets_are_the_thousand_of_imagenet_in_order() -> None:
 def test_labels_of_imagenet_r_count_its_own_classes_and_name_those_of_the_model(renditions: Path) -> None:
     (domain,) = imagenet_r(renditions)
     assert domain.images.y.tolist() == [0, 3, 199] and domain.classes == 200
-    assert domain.model_classes == tuple(range(0, 1000, 5))
+    assert domain.model_classes is not None and domain.model_classes[:5] == (1, 2, 4, 6, 8)
     assert domain.images.take(slice(None)).x.shape == (3, 3, 224, 224)
     assert domain.images.take(slice(1, 2)).x.float().mean() == pytest.approx(90, abs=2)
-    (again,) = imagenet_a(renditions / "imagenet-r")  # the folder itself, whatever its name
-    assert (again.name, again.model_classes) == ("imagenet-a", domain.model_classes)
+    (again,) = imagenet_r(renditions / "imagenet-r")  # the folder itself
+    assert (again.name, again.model_classes) == ("imagenet-r", domain.model_classes)
+
+
+def test_the_classes_of_imagenet_r_and_a_are_the_published_ones(renditions: Path, tmp_path: Path) -> None:
+    parts = part_classes()
+    assert all(len(set(classes)) == 200 and list(classes) == sorted(classes) for classes in parts.values())
+    # Goldfish and robin, each in one of the two.
+    assert synsets()[1] == "n01443537" and 1 in parts["imagenet-r"] and 1 not in parts["imagenet-a"]
+    assert synsets()[15] == "n01558993" and 15 in parts["imagenet-a"] and 15 not in parts["imagenet-r"]
+    with pytest.raises(BadData, match="but not those of imagenet-a: they are those of imagenet-r"):
+        imagenet_a(renditions / "imagenet-r")
+    make_folders(tmp_path / "other", list(synsets()[::5]))
+    with pytest.raises(BadData, match=r"200 classes of ImageNet, but not those of imagenet-r\.$"):
+        imagenet_r(tmp_path / "other")
 
 
 def test_a_part_of_the_classes_would_be_another_benchmark(renditions: Path, tmp_path: Path) -> None:
@@ -130,8 +144,8 @@ def test_a_run_on_imagenet_r_uses_the_logits_of_its_classes(
         "        nn.init.zeros_(self.fc.weight)\n"
         "        with torch.no_grad():\n"
         "            self.fc.bias.zero_()\n"
-        "            self.fc.bias[15] = 1\n"  # the fourth synset folder
-        "            self.fc.bias[16] = 2\n"  # not a class of the data
+        "            self.fc.bias[6] = 1\n"  # the fourth synset folder
+        "            self.fc.bias[5] = 2\n"  # not a class of the data
         "    def forward(self, x):\n"
         "        return self.fc(x.mean((2, 3)))\n\n"
         "def build():\n    return Net()\n"

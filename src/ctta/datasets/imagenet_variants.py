@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from ctta._checks.sequences import names_of
@@ -12,8 +14,7 @@ from ctta.datasets.pictures import Pictures, Prepare, centre, folders
 from ctta.errors import BadData, MissingData
 
 CLASSES = 1000
-#: Number of classes of ImageNet-R and of ImageNet-A; the classes themselves differ.
-PART = 200
+_PARTS = Path(__file__).parents[1] / "data" / "imagenet_parts.json"
 #: The samples of ImageNet-V2, by how they were chosen.
 V2 = ("matched-frequency", "threshold0.7", "top-images")
 
@@ -21,8 +22,8 @@ V2 = ("matched-frequency", "threshold0.7", "top-images")
 def imagenet_r(folder: str | Path) -> list[Domain]:
     """Open ImageNet-R (renditions): `<synset>/*.jpg` for 200 of the classes.
 
-    Labels are 0 to 199; ``Domain.model_classes`` maps them to the model's 1,000 classes. The mapping is derived from
-    the folders, all of which must be present.
+    Labels are 0 to 199; ``Domain.model_classes`` maps them to the model's 1,000 classes. All of the published classes
+    must be present, and no others.
 
     Args:
         folder: The folder of the synset folders, or the one that holds `imagenet-r`.
@@ -82,8 +83,13 @@ def _v2_sample(place: Path, name: str) -> Domain:
 def _part(folder: str | Path, name: str) -> list[Domain]:
     place = _inside(Path(folder), name)
     hint = f"It is published at people.eecs.berkeley.edu/~hendrycks/{name}.tar; unpack it there."
-    places = synset_folders(place, PART, hint)
+    classes = part_classes()[name]
+    places = synset_folders(place, len(classes), hint)
     number = {synset: index for index, synset in enumerate(synsets())}
+    found = tuple(number[path.name] for path in places)
+    if found != classes:
+        other = next((f": they are those of {name}" for name, own in part_classes().items() if own == found), "")
+        raise BadData(f"{place} has {len(found)} classes of ImageNet, but not those of {name}{other}.")
     paths, y = pictures_of(places)
     return [
         Domain(
@@ -91,10 +97,16 @@ def _part(folder: str | Path, name: str) -> list[Domain]:
             0,
             Pictures(paths, y, _prepare()),
             files=tuple(paths),
-            classes=PART,
-            model_classes=tuple(number[path.name] for path in places),
+            classes=len(classes),
+            model_classes=classes,
         )
     ]
+
+
+@lru_cache(maxsize=1)
+def part_classes() -> dict[str, tuple[int, ...]]:
+    """Return the 200 classes of ImageNet-R and of ImageNet-A, by their number among the 1,000."""
+    return {name: tuple(classes) for name, classes in json.loads(_PARTS.read_bytes()).items()}
 
 
 def _inside(root: Path, name: str) -> Path:
