@@ -12,9 +12,14 @@ import torch
 from torch import Tensor, nn
 
 import ctta
+from contract.variations import SETTINGS
 from ctta import errors
 from ctta.norms import batch_norms
+from ctta.registry import methods
 from ctta.testing.compare import difference
+from ctta.testing.models import bn_cnn
+from ctta.testing.non_finite import Fault
+from ctta.testing.task import drifting_images
 from reference import net, stream
 
 
@@ -475,6 +480,34 @@ def test_ask_and_learn_is_step_with_every_shared_option(arguments: dict[str, obj
         assert torch.equal(expected.logits, answer.logits)
         assert difference(vars(expected), vars(answer.learn())) is None
     assert difference(one.state_dict(), two.state_dict()) is None
+
+
+@pytest.mark.parametrize("target", ["logits", "gradient"])
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_ask_and_learn_is_step_in_every_method_also_if_a_pass_or_a_gradient_is_not_finite(
+    name: str, target: Literal["logits", "gradient"]
+) -> None:
+    cls = ctta.get_method(name)
+    options = dict(SETTINGS.get(name, {})) | ({"reset_every": 3} if "reset_every" in cls.arguments() else {})
+
+    def built() -> tuple[ctta.Adapter, Fault]:
+        fault, source = Fault(), ctta.Classifier(bn_cnn())
+        source.register_forward_hook(fault.hook)
+        return cls(source, **options), fault
+
+    (one, first), (two, second), images = built(), built(), drifting_images(16 * 6)
+    for i, calls in enumerate([set(), {0}, set(), {1}, None, set()]):
+        batch = images[16 * i : 16 * (i + 1)]
+        with first.at(calls, target):
+            expected = one.step(batch)
+        with second.at(calls, target):
+            answer = two.ask(batch)
+            found = answer.learn()
+        # NaN is equal to NaN here.
+        for logits in (answer.logits, found.logits):
+            torch.testing.assert_close(logits, expected.logits, rtol=0, atol=0, equal_nan=True)
+        assert str((found.loss, found.log)) == str((expected.loss, expected.log))
+    assert one.skipped == two.skipped and difference(one.state_dict(), two.state_dict()) is None
 
 
 def test_a_refused_batch_leaves_the_adapter_free() -> None:

@@ -58,6 +58,7 @@ The built-in exception that an error also is stands in brackets.
     │   ├── TooManyStreams          the service has reached its limit of streams
     │   ├── ServiceClosing          the service no longer accepts requests
     │   ├── LearnerStopped          the stream's thread ended with an error
+    │   ├── DamagedStream           the files of a stream cannot be read
     │   ├── StateInUse              another process owns the state folder
     │   ├── NoToken                 a request has no token, or an unknown one
     │   ├── NotAllowed              the token does not permit this operation

@@ -65,7 +65,7 @@ def _broken_images(subject: Subject) -> None:
             raise ContractBroken(_POINT, 'no learning from NaN images with invalid="answer"', found)
 
 
-class _Fault:
+class Fault:
     """Injects NaN or Inf into chosen forward passes of a classifier and all its copies."""
 
     def __init__(self) -> None:
@@ -73,10 +73,17 @@ class _Fault:
         self.faulty: set[int] | None = set()
         self.calls = 0
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Fault:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Fault:
         return self
 
     def hook(self, module: nn.Module, args: tuple[Any, ...], logits: Tensor) -> Tensor:
+        """Inject the fault into this pass, if it is one of those that were chosen: a forward hook.
+
+        Args:
+            module: The classifier.
+            args: Its inputs.
+            logits: Its output.
+        """
         now, self.calls = self.calls, self.calls + 1
         if self.faulty is not None and now not in self.faulty:
             return logits
@@ -88,14 +95,19 @@ class _Fault:
 
     @contextmanager
     def at(self, calls: set[int] | None, target: Literal["logits", "gradient"]) -> Iterator[None]:
-        """Inject the fault into these forward passes (None: all) inside the context."""
+        """Inject the fault into some forward passes inside the context.
+
+        Args:
+            calls: The passes, counted from 0; None means all.
+            target: What is not finite: the logits, or their gradient.
+        """
         self.target, self.faulty, self.calls = target, calls, 0
         yield
         self.faulty, self.calls = set(), 0
 
 
 def _broken_losses(subject: Subject) -> None:
-    fault, source = _Fault(), subject.classifier()
+    fault, source = Fault(), subject.classifier()
     source.register_forward_hook(fault.hook)
     adapter = subject.make(source)
     batches = subject.batches(8)
@@ -116,7 +128,7 @@ def _broken_losses(subject: Subject) -> None:
 
 def _step_with_fault(
     adapter: Adapter,
-    fault: _Fault,
+    fault: Fault,
     calls: set[int] | None,
     target: Literal["logits", "gradient"],
     x: Tensor,
