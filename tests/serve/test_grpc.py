@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
-from ctta.errors import ParameterError, ServiceClosing
+from ctta.errors import InputError, ParameterError, ServiceClosing
 from ctta.serve.service import Service
 from ctta.serve.types import Limits
 from serve.engine import LIMITS, WAIT, Held, classifier, held_learning, images, serving, tent
@@ -29,6 +31,7 @@ from tritonclient.grpc import service_pb2  # noqa: E402
 from ctta.serve.front import Front  # noqa: E402
 from ctta.serve.grpc import GrpcServer, _Handlers  # noqa: E402
 from ctta.serve.grpc_messages import MESSAGES  # noqa: E402
+from ctta.serve.grpc_wire import parse_inference  # noqa: E402
 from ctta.serve.tokens import Right, Tokens  # noqa: E402
 
 SMALL = replace(LIMITS, images=8, pixels=8 * 3 * 16 * 16)
@@ -110,9 +113,9 @@ def test_a_probe_is_answered_and_not_learnt(client: Any) -> None:
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_bytes_are_images_divided_by_255(client: Any, layout: str) -> None:
     pixels = (images(4) * 255).round().to(torch.uint8)
-    given = sent(pixels if layout == "NCHW" else pixels.permute(0, 2, 3, 1).contiguous(), "UINT8")
-    given[0]._get_tensor().parameters["layout"].string_param = layout
-    result = client.infer("tiny", given, sequence_id=f"bytes {layout}", parameters={"learn": False})
+    inputs = sent(pixels if layout == "NCHW" else pixels.permute(0, 2, 3, 1).contiguous(), "UINT8")
+    inputs[0]._get_tensor().parameters["layout"].string_param = layout
+    result = client.infer("tiny", inputs, sequence_id=f"bytes {layout}", parameters={"learn": False})
     assert torch.equal(logits_of(result), tent(classifier()).predict(pixels.float() / 255))
 
 
@@ -184,6 +187,44 @@ def test_raw_contents_belong_to_the_one_input(client: Any, entries: int) -> None
         client._client_stub.ModelInfer(request)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert f"got {entries} and no contents" in refused.value.details()
+
+
+SIZES = st.integers(-1, 4) | st.integers(2**20, 2**63 - 1)
+TEXTS = st.text(max_size=8)
+PARAMETERS = st.dictionaries(
+    st.sampled_from(["sequence_id", "learn", "layout", "classification"]) | TEXTS,
+    st.one_of(
+        st.fixed_dictionaries({"string_param": TEXTS}),
+        st.fixed_dictionaries({"bool_param": st.booleans()}),
+        st.fixed_dictionaries({"int64_param": st.integers(-(2**63), 2**63 - 1)}),
+    ),
+    max_size=3,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_no_message_does_more_than_raise_an_input_error(data: st.DataObject) -> None:
+    message = MESSAGES["ModelInferRequest"](id=data.draw(TEXTS))
+    for _ in range(data.draw(st.integers(0, 2))):
+        tensor = message.inputs.add(
+            name=data.draw(st.just("images") | TEXTS),
+            datatype=data.draw(st.sampled_from(["FP32", "UINT8", "INT8"]) | TEXTS),
+            shape=data.draw(st.lists(SIZES, min_size=3, max_size=5)),
+        )
+        if data.draw(st.booleans()):
+            tensor.contents.fp32_contents.extend(data.draw(st.lists(st.floats(width=32), max_size=16)))
+        for name, value in data.draw(PARAMETERS).items():
+            setattr(tensor.parameters[name], *value.popitem())
+    for name, value in data.draw(PARAMETERS).items():
+        setattr(message.parameters[name], *value.popitem())
+    message.raw_input_contents.extend(data.draw(st.lists(st.binary(max_size=70), max_size=2)))
+    try:
+        request = parse_inference(message, SMALL)
+    except InputError as error:
+        assert str(error)
+    else:
+        assert request.images.dim() == 4 and 0 not in request.images.shape and request.images.isfinite().all()
 
 
 def test_bytes_that_are_no_message_are_refused(client: Any) -> None:

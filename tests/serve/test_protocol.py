@@ -224,7 +224,7 @@ inputs = st.fixed_dictionaries(
     optional={
         "name": st.just("images") | values,
         "datatype": st.sampled_from(["FP32", "UINT8", "INT8"]) | values,
-        "shape": st.lists(st.integers(-1, 4), min_size=3, max_size=5) | values,
+        "shape": st.lists(st.integers(-1, 4) | st.integers(2**20, 2**70), min_size=3, max_size=5) | values,
         "data": st.lists(st.integers(0, 1) | st.floats(), max_size=16) | values,
         "parameters": st.fixed_dictionaries({}, optional={"binary_data_size": st.integers(-1, 70) | values}) | values,
     },
