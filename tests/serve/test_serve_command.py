@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -43,6 +44,8 @@ def served(*words: object) -> Iterator[tuple[subprocess.Popen[str], int]]:
     try:
         assert child.stderr is not None
         line = child.stderr.readline()
+        while line.startswith("gRPC at "):
+            line = child.stderr.readline()
         found = re.search(r" at http://127\.0\.0\.1:(\d+)$", line.rstrip())
         assert found is not None, line + child.stderr.read()
         yield child, int(found[1])
@@ -139,3 +142,57 @@ def test_the_demo_lives_and_sigterm_under_load_answers_all_that_was_accepted_and
     assert again.exit_code == 0, again.output
     found = json.loads(again.stdout)
     assert found["compared"] and not found["different"]
+
+
+class GrpcClient(threading.Thread):
+    """Sends requests over gRPC until the server is gone, and remembers which were answered."""
+
+    def __init__(self, address: str, number: int) -> None:
+        super().__init__(daemon=True)
+        self.address = address
+        self.number = number
+        self.answered: list[str] = []
+        self.failures: list[str] = []
+        self.busy = threading.Event()
+
+    def run(self) -> None:
+        """Send requests one after the other."""
+        triton = pytest.importorskip("tritonclient.grpc")
+        images = triton.InferInput("images", [4, 3, 32, 32], "UINT8")
+        images.set_data_from_numpy(torch.full((4, 3, 32, 32), 50 * self.number, dtype=torch.uint8).numpy())
+        with triton.InferenceServerClient(self.address) as client:
+            while not self.failures:
+                name = f"{self.number}-{len(self.answered)}"
+                try:
+                    reply = client.infer("digits", [images], request_id=name, sequence_id="load")
+                except triton.InferenceServerException as error:
+                    self.failures.append(error.status())
+                else:
+                    assert reply.get_response().id == name
+                    self.answered.append(name)
+                if len(self.answered) >= 3:
+                    self.busy.set()
+
+
+def test_sigterm_under_load_over_grpc_answers_all_that_was_accepted_and_saves(tmp_path: Path) -> None:
+    pytest.importorskip("tritonclient.grpc")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with served("tent", "--demo", "--state", tmp_path, "--grpc", port) as (child, _):
+        clients = [GrpcClient(f"127.0.0.1:{port}", number) for number in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        assert all(client.busy.wait(WAIT) for client in clients)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(WAIT) == -signal.SIGTERM
+        for client in clients:
+            client.join(WAIT)
+            assert not client.is_alive()
+    assert {failure for client in clients for failure in client.failures} == {"StatusCode.UNAVAILABLE"}
+    folder = tmp_path / "streams" / "load"
+    lines = list(read_audit(folder / STREAM_FILE))
+    assert {name for line in lines for name, _ in line.requests} == {n for c in clients for n in c.answered}
+    index = read_index(folder)
+    learnt = [line.n for line in lines if line.do == "learn"]
+    assert index is not None and learnt[-1] < int(index.entries[-1].info.name)
