@@ -16,6 +16,7 @@ import ctta
 from ctta.adapter import Adapter
 from ctta.errors import CheckpointError, MethodMismatch, ParameterError, SourceMismatch
 from ctta.guard import DEFAULT_RULES, Compared, Rule, Signals, Watch, parse_rules
+from ctta.guarded.confidence import Confidence, shifted
 from ctta.guarded.pool import Pool
 from ctta.testing import Subject, checks
 from ctta.testing.compare import difference
@@ -113,6 +114,57 @@ def test_regret_weighs_every_changed_prediction_by_how_sure_the_unadapted_networ
     assert compared.regret == pytest.approx(1 / 48 / 0.02)
 
 
+def test_a_network_whose_predictions_change_more_often_than_it_doubts_is_overconfident() -> None:
+    beliefs = torch.tensor([[0.98, 0.01, 0.01], [0.9, 0.06, 0.04]]).repeat(50, 1)
+    moved = beliefs.clone()
+    moved[::4] = moved[::4].roll(1, 1)  # a quarter of the predictions changes
+    confidence = Confidence()
+    assert confidence.overconfidence == 1.0
+    for _ in range(3):
+        confidence.measure(beliefs.log(), moved.log())
+    weights = 1 + 0.9 + 0.81
+    doubted = weights * 50 * (0.02 + 0.1)
+    assert confidence.overconfidence == pytest.approx((weights * 25 + 10) / (doubted + 10))
+    for _ in range(30):
+        confidence.measure(beliefs.log(), beliefs.roll(1, 1).log())
+    assert confidence.overconfidence == 3.0  # it is not believed to be worse than that
+    for _ in range(60):
+        confidence.measure(beliefs.log(), beliefs.log())
+    assert confidence.overconfidence == 1.0  # and never to doubt too much
+    # Regret is measured against the errors that it makes, and not against those that it expects.
+    chosen = torch.eye(3)[torch.tensor([0, 1]).repeat(24)]
+    plain, scaled = (Pool().add(chosen, beliefs[:48].log(), overconfidence=factor) for factor in (1.0, 2.5))
+    assert plain is not None and scaled is not None
+    assert scaled.regret == pytest.approx(plain.regret / 2.5) and scaled.drift == plain.drift
+
+
+def test_the_confidence_is_measured_on_the_first_comparisons_and_then_on_every_eighth() -> None:
+    adapter = ctta.Guarded(ctta.Tent(model()), every=1)
+    calls = []
+    predict = adapter.reference.predict
+
+    def counted(*args: Any) -> Tensor:
+        calls.append(args[0])
+        return predict(*args)
+
+    adapter.reference.predict = counted  # type: ignore[method-assign]
+    passes = []
+    for x in batches(18):
+        before = len(calls)
+        adapter.step(x)
+        passes.append(len(calls) - before)
+    assert passes == [2] * 9 + [1] * 7 + [2, 1]
+    assert adapter.confidence.comparisons == 18 and adapter.confidence.doubted > 0
+
+
+def test_images_are_moved_by_a_sixteenth_of_their_side_and_their_edges_repeated() -> None:
+    x = torch.rand(2, 3, 32, 20)
+    found = shifted(x)
+    for row in range(32):
+        for column in range(20):
+            assert torch.equal(found[..., row, column], x[..., max(0, row - 2), max(0, column - 1)])
+
+
 def test_a_new_stream_is_watched_closely() -> None:
     watch = Watch(DEFAULT_RULES, every=4)
     asked = []
@@ -124,8 +176,8 @@ def test_a_new_stream_is_watched_closely() -> None:
 
 def test_regret_from_the_first_batch_on_is_an_alarm_and_one_that_grows_slowly_is_not() -> None:
     watch = Watch(DEFAULT_RULES, unadapted=True)
-    # The excess over a usual regret of 0 is (0.8 - 0.4) / 0.4 = 1 of 50 images: 50 of the 150 that are tolerated.
-    assert next(i for i in range(20) if watch.observe(seen(0.9, regret=0.8)).alarm) == 2
+    # The excess over a usual regret of 0 is (0.6 - 0.3) / 0.3 = 1 of 50 images: 50 of the 150 that are tolerated.
+    assert next(i for i in range(20) if watch.observe(seen(0.9, regret=0.6)).alarm) == 2
     watch = Watch(DEFAULT_RULES, unadapted=True)
     assert not any(watch.observe(seen(0.9, regret=0.003 * i)).alarm for i in range(200))
 

@@ -112,7 +112,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 #: Chosen on the digits and on the first half of CIFAR-10-C; docs/guard.md shows how they do on the other half.
 DEFAULT_TEXT = "; ".join(
     (
-        "regret > usual + 0.4: fallback",
+        "regret > usual + 0.3: fallback",
         "lost_diversity > 0.035: fallback",
         "drift > usual + 1: fallback",
         "skipped > 0.5: rollback",

@@ -20,6 +20,7 @@ from ctta.errors import AnswerFinished, CheckpointError, MethodMismatch, Paramet
 from ctta.freeze import Frozen
 from ctta.guard import DEFAULT_TEXT, Signals, Verdict, Watch, parse_rules
 from ctta.guarded.answer import GuardedAnswer
+from ctta.guarded.confidence import Confidence, shifted
 from ctta.guarded.facade import Facade
 from ctta.guarded.good_states import GoodStates
 from ctta.guarded.pool import Pool
@@ -153,18 +154,19 @@ class Guarded(Facade):
             self._states.learnt()
         return self.verdict
 
-    def refer(self, x: Tensor, *, pushed: bool, draws: Tensor) -> Tensor:
+    def refer(self, x: Tensor, *, pushed: bool, draws: Tensor, moved: bool = False) -> Tensor:
         """Let the unadapted network predict for a batch, with the images of the window if there is one.
 
         Args:
             x: Images (N, C, H, W), as the adapter admits them.
             pushed: Whether the window holds them already.
             draws: The state of the adapter's generator before it predicted for them.
+            moved: Whether to shift all images a little.
         """
         window, held = self.inner._window, x
         if window is not None:
             held = window.images if pushed and window.images is not None else window.seen_with(x)
-        return self.reference.predict(held, len(x), self.inner.recent_classes, draws)
+        return self.reference.predict(shifted(held) if moved else held, len(x), self.inner.recent_classes, draws)
 
     def freeze(self) -> Frozen:
         """Return a plain module that predicts as the guarded adapter does now."""
@@ -185,15 +187,17 @@ class Guarded(Facade):
         if not isinstance(extra, Mapping) or "watch" not in extra:
             raise CheckpointError("The state is not of a guarded adapter. Load it into the adapter without its guard.")
         watch, pool, states = self._new_watch(), Pool(), GoodStates(self.inner, self.keep_every)
+        confidence = Confidence()
         try:
             watch.load(extra["watch"])
             pool.load(extra["pool"])
+            confidence.load(extra["confidence"])
             states.load(extra["states"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"The state of the guard is damaged ({type(error).__name__}: {error}).") from error
         inner = {name.removeprefix(_INNER): v for name, v in state_dict.items() if name.startswith(_INNER)}
         result = self.inner.load_state_dict(inner, strict, assign)
-        self.watch, self.pool, self._states = watch, pool, states
+        self.watch, self.pool, self.confidence, self._states = watch, pool, confidence, states
         return result
 
     def get_extra_state(self) -> dict[str, Any]:
@@ -201,6 +205,7 @@ class Guarded(Facade):
         return {
             "watch": self.watch.state(),
             "pool": self.pool.state(),
+            "confidence": self.confidence.state(),
             "states": self._states.state(),
             "inner": {"method": type(self.inner).__name__.lower(), "settings": settings_of(self.inner)},
             "optimizer": None,
@@ -241,6 +246,7 @@ class Guarded(Facade):
         window = self.inner._window
         held = None if window is None else window.state()
         watch, pool, states = self.watch.state(), self.pool.state(), self._states.state()
+        confidence = self.confidence.state()
         signals, verdict = self.signals, self.verdict
 
         def put_back() -> None:
@@ -248,6 +254,7 @@ class Guarded(Facade):
                 window.load(held)
             self.watch.load(watch)
             self.pool.load(pool)
+            self.confidence.load(confidence)
             self._states.load(states)
             self.signals, self.verdict = signals, verdict
 
@@ -260,6 +267,7 @@ class Guarded(Facade):
     def _new_guard(self) -> None:
         self.watch = self._new_watch()
         self.pool = Pool()
+        self.confidence = Confidence()
         self.signals = None
         self.verdict = Verdict()
 

@@ -91,12 +91,17 @@ class GuardedAnswer(Answer):
             return Step(self.logits, log=self._log(verdict))
         if self._compares and self._referred is None and self._broken is None:
             self._referred = self._refer()
+        moved = self._refer(moved=True) if self._compares and self._broken is None and guarded.confidence.due else None
         step = self._inner.learn()
         if self._broken is not None:
             return Step(self.logits, step.loss, step.log)
         compared = None
         if self._compares and self._referred is not None:
-            compared = guarded.pool.add(self._own, self._referred, guarded.reference.logit_scale)
+            scale, confidence = guarded.reference.logit_scale, guarded.confidence
+            if moved is not None:
+                confidence.measure(self._referred, moved, scale)
+            confidence.count()
+            compared = guarded.pool.add(self._own, self._referred, scale, confidence.overconfidence)
         self._inner._keep_for_undo()  # an alarm may replace the parameters
         verdict = guarded.judge(signals_of(self._own, step, compared), learnt=True)
         return Step(self.logits, step.loss, {**step.log, **self._log(verdict)})
@@ -110,9 +115,9 @@ class GuardedAnswer(Answer):
             log |= {name: getattr(signals.compared, name) for name in COMPARED}
         return log
 
-    def _refer(self) -> Tensor:
+    def _refer(self, *, moved: bool = False) -> Tensor:
         pushed = self._inner is not None and self._broken is None
-        return self._guarded.refer(self._x, pushed=pushed, draws=self._draws)
+        return self._guarded.refer(self._x, pushed=pushed, draws=self._draws, moved=moved)
 
     @torch.no_grad()
     def _answer_frozen(self) -> Tensor:

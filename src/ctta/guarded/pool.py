@@ -33,13 +33,16 @@ class Pool:
         self.referred: Tensor | None = None
 
     @torch.no_grad()
-    def add(self, own: Tensor, referred: Tensor, logit_scale: float = 1.0) -> Compared | None:
+    def add(
+        self, own: Tensor, referred: Tensor, logit_scale: float = 1.0, overconfidence: float = 1.0
+    ) -> Compared | None:
         """Add a batch, and return the comparison once there are enough images; the pool is then empty again.
 
         Args:
             own: The logits of the adapter.
             referred: The logits of the reference for the same images.
             logit_scale: The reference's `Reference.logit_scale`.
+            overconfidence: The factor by which the reference makes more errors than it expects; see `Confidence`.
         """
         self.own = _added(self.own, own)
         self.referred = _added(self.referred, referred)
@@ -55,7 +58,7 @@ class Pool:
             return None
         agreement = self.equal / self.images
         drift = (1 - agreement) / max(self.entropy / self.images, _LEAST_ENTROPY)
-        regret = self.regret / max(self.doubt, _LEAST_DOUBT * self.images)
+        regret = self.regret / max(overconfidence * self.doubt, _LEAST_DOUBT * self.images)
         compared = Compared(self.images, agreement, drift, regret, _spread(self.referred) - _spread(self.own))
         self.load(Pool().state())
         return compared
