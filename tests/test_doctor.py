@@ -139,4 +139,4 @@ def test_methods_that_fail_in_the_same_way_are_listed_together(tmp_path: Path) -
     options = ["--image-size", "16", "--method", "source", "--method", "dmse"]
     told = " ".join(CliRunner().invoke(app, [f"{path}:model", *options]).output.split())
     before, refused = told.split("dmse, source cannot adapt it")
-    assert refused.count("shapes cannot be multiplied") == 1 and "recommended: nothing. trio fits" in before
+    assert refused.count("shapes cannot be multiplied") == 1 and "recommended: nothing. trio suits" in before

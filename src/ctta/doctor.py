@@ -156,7 +156,9 @@ def _recommend(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001, the user's code may raise anything
-        what = f"{advice.method} fits a network of this kind, but failed: {type(error).__name__}: {message_of(error)}."
+        what = (
+            f"{advice.method} suits this kind of network, but it failed: {type(error).__name__}: {message_of(error)}."
+        )
         return None, {}, what
     return advice, seconds, None
 

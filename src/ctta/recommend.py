@@ -77,10 +77,12 @@ def recommend(model: nn.Module, method: str | None = None) -> Recommendation:
 _TRIO = "Trio, which had a lower error than source, BN, RMT and DMSE on CIFAR-10-C and CIFAR-100-C (docs/results.md)."
 _TENT = "Tent, because no linear head was found; name it with Classifier(net, head=...), and Trio can be used."
 _NORMS_ONLY = (
-    "No batch norm, so that any batch size works. Only the norm layers learn, at a low rate: with all parameters "
+    "There is no batch norm, so any batch size works. Only the norm layers learn, at a low rate: with all parameters "
     "at the usual rate, a small vision transformer became worse than its source."
 )
-_LOW_RATE = "No batch norm, so that any batch size works. A low learning rate, because such networks break more easily."
+_LOW_RATE = (
+    "There is no batch norm, so any batch size works. A low learning rate, because such networks break more easily."
+)
 MIRROR = "Trio assumes that a mirrored image keeps its class. If not (digits, letters, signs), pass mirror=False."
 _STATISTICS = (
     'statistics="auto": batch norms blend batch and source statistics by the shift they see, so that small batches, '

@@ -131,6 +131,10 @@ def test_a_network_whose_predictions_change_more_often_than_it_doubts_is_overcon
     for _ in range(60):
         confidence.measure(beliefs.log(), beliefs.log())
     assert confidence.overconfidence == 1.0  # and never to doubt too much
+    broken = beliefs.log()
+    broken[3, 1] = torch.nan
+    confidence.measure(broken, moved.log())
+    assert math.isfinite(confidence.overconfidence)
     # Regret is measured against the errors that it makes, and not against those that it expects.
     chosen = torch.eye(3)[torch.tensor([0, 1]).repeat(24)]
     plain, scaled = (Pool().add(chosen, beliefs[:48].log(), overconfidence=factor) for factor in (1.0, 2.5))

@@ -23,6 +23,7 @@ from ctta.serve import history, index
 from ctta.serve.audit import Audit, Line
 from ctta.serve.double import Double
 from ctta.serve.learner import Learner
+from ctta.serve.replay import replay
 from ctta.serve.shapes import Shapes
 from ctta.serve.types import Ask, Limits
 from running import wait_for
@@ -145,9 +146,27 @@ def test_no_file_stays_that_the_list_of_snapshots_does_not_have(
                 service._lanes["cam"]._history.settle()
             assert files() == kept
     kept = files()
-    (folder / "00009999.safetensors").write_bytes(b"of a process that was killed before the list was written")
+    (folder / "00000001.safetensors").write_bytes(b"of a process that was killed before it could delete it")
     with serving(tmp_path) as service:
         assert files() == kept
+
+
+def test_an_older_list_of_snapshots_that_someone_restored_costs_no_newer_snapshot(tmp_path: Path) -> None:
+    listed = tmp_path / "streams" / "cam" / "snapshots.json"
+    with serving(tmp_path) as service:
+        ask(service, images(8))
+        service.snapshot("cam")
+        older = listed.read_bytes()
+        ask(service, images(8, 1))
+        newest = service.snapshot("cam").name
+    newer = listed.read_bytes()
+    listed.write_bytes(older)
+    with serving(tmp_path) as service:
+        assert service.stream("cam").steps == 1
+    assert (listed.parent / f"{newest}.safetensors").exists()
+    listed.write_bytes(newer)
+    with serving(tmp_path) as service:
+        assert service.stream("cam").steps == 2
 
 
 def test_a_shape_that_is_known_does_not_wait_for_one_that_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +213,8 @@ def test_requests_that_only_ask_displace_no_id_that_was_learnt_from() -> None:
         ask(service, images(1, 9), id="later", learn=False)
         assert service.labels("cam", {"later": [0]}).labelled == 1
         assert ask(service, images(4, 3), id="later").learnt
-        assert service.labels("cam", {"later": [0, 1, 2, 3]}).unknown == ()
+        report = service.labels("cam", {"later": [0, 1, 2, 3]})
+        assert (report.unknown, report.labelled) == ((), 4)
 
 
 def test_an_operation_fails_with_the_stream_that_it_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,6 +246,33 @@ def test_a_stream_that_stopped_says_so_and_restarts_from_its_newest_snapshot(tmp
         assert same(service.state("cam"), before) and ask(service, images(8, 1)).learnt
 
 
+def test_a_restart_waits_for_what_is_being_saved_and_keeps_subscribers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+    with serving(tmp_path) as service, ThreadPoolExecutor(2) as pool:
+        ask(service, images(8))
+        events = service.subscribe("cam")
+        with monkeypatch.context() as patch:
+            began = slow_disk(patch, index, gate)
+            snapshot = pool.submit(service.snapshot, "cam")
+            assert began.wait(WAIT)
+            service._lanes["cam"]._inbox.stop(RuntimeError("out of luck"))
+            restart = pool.submit(service.restart, "cam")
+            with pytest.raises(TimeoutError):
+                restart.result(0.3)
+            with pytest.raises(WrongMode, match="being restarted or removed"):
+                service.remove("cam")
+            gate.set()
+            restart.result(WAIT)
+        name = snapshot.result(WAIT).name
+        assert service.stream("cam").last_snapshot >= name
+        assert name in [info.name for info in service.stream("cam").snapshots]
+        assert (tmp_path / "streams" / "cam" / f"{name}.safetensors").exists()
+        ask(service, images(8, 1))
+        wait_for(lambda: "resume" in [event["do"] for event in list(events.queue)])
+
+
 @pytest.mark.parametrize("limits", [LIMITS, SHARED])
 def test_images_of_another_size_begin_a_new_window(limits: Limits) -> None:
     with serving(make=lambda source: ctta.Tent(source, lr=0.01, window=4), limits=limits) as service:
@@ -234,6 +281,23 @@ def test_images_of_another_size_begin_a_new_window(limits: Limits) -> None:
         assert service._lanes["cam"]._keeper.awake().adapter.inner._window.images.shape[-1] == 24
         learnt = [ask(service, images(1, i)).learnt for i in range(4)]
         assert learnt == [False, False, False, True]
+        # The image that would have completed the window begins another one.
+        for i in range(3):
+            ask(service, images(1, i))
+        assert not ask(service, torch.rand(1, 3, 20, 20)).learnt
+
+
+def test_a_batch_that_fails_leaves_the_window_and_the_replay_equals_the_service(tmp_path: Path) -> None:
+    def rotta(source: ctta.Classifier) -> ctta.Adapter:
+        return ctta.RoTTA(source, window=4, memory_size=8, update_every=4)
+
+    with serving(tmp_path / "state", rotta, record=tmp_path / "record") as service:
+        ask(service, images(4))
+        assert not ask(service, torch.rand(4, 3, 20, 20)).learnt  # its memory refuses them
+        ask(service, images(1, 1))
+        service.snapshot("cam")
+    found = replay(tmp_path / "state", tmp_path / "record", "cam", classifier(), rotta)
+    assert found.compared and not found.different
 
 
 def test_a_method_that_remembers_images_of_one_size_answers_others() -> None:

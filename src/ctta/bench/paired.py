@@ -192,7 +192,7 @@ def paired_table(pairing: Pairing, form: str = "text") -> str:
 def _chosen(table: Sequence[Row], against: str | None) -> Row:
     if against is None:
         return min(table, key=lambda row: row.mean)
-    # Marks need not be typed, nor the digest that a method from outside ctta has in its label.
+    # Neither † nor the digest of a method from outside ctta need be typed.
     found = [row for row in table if row.label == against]
     found = found or [row for row in table if re.sub(f"@[0-9a-f]+|{AFTER}", "", row.label) == against]
     if len(found) != 1:

@@ -191,7 +191,8 @@ class Guarded(Facade):
         try:
             watch.load(extra["watch"])
             pool.load(extra["pool"])
-            confidence.load(extra["confidence"])
+            if "confidence" in extra:  # older snapshots do not have it
+                confidence.load(extra["confidence"])
             states.load(extra["states"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"The state of the guard is damaged ({type(error).__name__}: {error}).") from error

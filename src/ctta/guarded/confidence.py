@@ -25,7 +25,7 @@ class Confidence:
     """The share of predictions that change when images are shifted a little, beside the share that the network doubts.
 
     A calibrated network is wrong as often as it doubts. Under a shift of the domain most networks are wrong far more
-    often than that, and their predictions are as unsteady as they are wrong.
+    often than that, and about as often a small shift of the image changes their prediction.
     """
 
     def __init__(self) -> None:
@@ -56,6 +56,8 @@ class Confidence:
             shifted: Its logits for the same images, shifted.
             logit_scale: The reference's `Reference.logit_scale`.
         """
+        finite = logits.isfinite().all(1) & shifted.isfinite().all(1)
+        logits, shifted = logits[finite], shifted[finite]
         surest = (logits.double() / logit_scale).softmax(1).amax(1)
         self.changed = _KEPT * self.changed + float((logits.argmax(1) != shifted.argmax(1)).sum())
         self.doubted = _KEPT * self.doubted + float((1 - surest).sum())
@@ -68,7 +70,7 @@ class Confidence:
         """Load what `state` returned.
 
         Args:
-            state: The measurements of another stream.
+            state: What `state` returned.
         """
         self.comparisons = int(state["comparisons"])
         self.changed, self.doubted = float(state["changed"]), float(state["doubted"])

@@ -63,8 +63,8 @@ class Trio(Adapter):
         prototypes: The initial prototypes (C, d). If they are left out, the rows of the classifier's weight are used.
         view: The augmentation, a function of images and generator: a small shift, rotation, zoom, blur and flip. The
             prediction uses it too, so it should not change the colours much. Without ``mirror``, a `View` never flips.
-            None leaves the view out, in the prediction and in the losses: the cheaper form, with two passes instead of
-            three.
+            None leaves the view out, in the student's part of the prediction and in the losses: the cheaper form, with
+            two passes instead of three. Further views of the teacher stay.
         recompute: Discard the activations of the augmented view and compute them again for its gradients. This takes
             little more memory than training on one batch instead of two, for one more forward pass. See docs/speed.md.
         shared: Options that every method takes; see `Adapter`. The default of ``statistics`` is "auto".
@@ -135,7 +135,7 @@ class Trio(Adapter):
     def adapt(self, x: Tensor) -> Learning:
         """Predict with all three passes, then learn from the agreement of the student with the teacher."""
         target = self.look(x)
-        (logits, g), *views = self.see(x)
+        (logits, g), *views = self.student_passes(x)
         prediction = mean_of([logits.detach(), target, *(own.detach() for own, _ in views)])
         yield prediction
         p_t, nearest, confident = self.recalibrate(g.detach())  # DMSE, Eq. 3
@@ -176,7 +176,7 @@ class Trio(Adapter):
         views = [] if self.view is None else [self.augment(x)]
         return mean_of([self.student(x), target, *map(self.student, views)])
 
-    def see(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def student_passes(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Return the student's logits and features: of the batch, and of the view if there is one.
 
         Args:

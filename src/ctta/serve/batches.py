@@ -89,7 +89,7 @@ class Batches:
                 self._note(learner, note.requests, shed=note.shed, images=note.images)
             if batch:
                 x = images_of(batch)
-                learnt, learn = learner.will_learn(len(x)), partial(learner.learn, x)
+                learnt, learn = learner.will_learn(x), partial(learner.learn, x)
                 self._learn(learner, batch, x, learn, learnt=learnt, open_to_stand_in=open_to_stand_in)
             if open_to_stand_in:
                 return
@@ -115,7 +115,7 @@ class Batches:
         if self._double is not None and not self._double.ready:
             self._double.follow(learner)
         self._lessons.none_is_owed()
-        learnt, steps = learner.will_learn(len(x)), learner.steps
+        learnt, steps = learner.will_learn(x), learner.steps
         if learner.champion is not None:
             self._replies.send(batch, learner.predict(x), steps=steps, offered=True, learnt=learnt)
             self._show_double(x)
@@ -131,7 +131,7 @@ class Batches:
                 return
             self._replies.send(batch, answer.logits, steps=steps, offered=True, learnt=learnt)
             self._show_double(x)
-            self._learn(learner, batch, x, answer.learn, learnt=learnt)
+            self._learn(learner, batch, x, partial(learner.learn_answer, answer), learnt=learnt)
 
     def _show_double(self, x: Tensor) -> None:
         if self._double is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ctta.adapter import Adapter
 from ctta.guarded import Reference
 from ctta.serve.learner import Learner
-from ctta.serve.windows import begin_window, fitting_window
+from ctta.serve.windows import begin_window, completes_window, fitting_window
 
 
 class Double:
@@ -72,14 +72,13 @@ class Double:
         """
         return images >= self._smallest_batch
 
-    def will_learn(self, images: int) -> bool:
+    def will_learn(self, x: Tensor) -> bool:
         """Return whether a batch that is left to the learner will be learnt from: the guard and the window decide.
 
         Args:
-            images: The number of images in the batch.
+            x: The images of the batch (N, C, H, W).
         """
-        window = None if self._copy is None else self._copy._window
-        return self._guard_learns and (window is None or window.fresh + images >= window.size)
+        return self._guard_learns and (self._copy is None or completes_window(self._copy, x))
 
     def predict(self, x: Tensor) -> Tensor:
         """Predict for a batch without changing any state.

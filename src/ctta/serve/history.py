@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ctta._system.files import write_atomically
-from ctta.errors import NoGoodSnapshot, NotACheckpoint, UnknownSnapshot
+from ctta.errors import DamagedStream, NoGoodSnapshot, NotACheckpoint, UnknownSnapshot
 from ctta.serve.index import Entry, Index, Kind, read_index
 from ctta.serve.learner import Learner, Taken
 from ctta.serve.types import SnapshotInfo
@@ -69,7 +69,7 @@ class History:
     def add(
         self, name: str, taken: Taken, steps: int, health: dict[str, float], *, pin: bool, good: bool
     ) -> SnapshotInfo:
-        """Save a snapshot later, on the writer's thread; `wait` waits for it.
+        """Save a snapshot later, on the writer's thread; `last` is then done.
 
         Args:
             name: Its name.
@@ -201,7 +201,8 @@ class History:
         except Exception as error:
             self.failures += 1
             logger.error("stream %s could not be saved: %s", self._stream, error)
-            self._remove_files(name)
+            if not self._is_listed(name):
+                self._remove_files(name)
             raise
         else:
             for old in dropped:
@@ -228,11 +229,23 @@ class History:
             self._entries = entries
 
     def _remove_unlisted(self) -> None:
-        """Remove what a process left behind that was killed before the index listed it, or before it was deleted."""
+        """Remove files left by a process that was killed before the index listed or dropped them.
+
+        Those that are newer than the index are kept: someone may have restored an older index.
+        """
+        newest = max(self._entries, default="")
         for file in self._folder.glob("*.safetensors"):
-            if file.name.partition(".")[0] not in self._entries:
+            name = file.name.partition(".")[0]
+            if name not in self._entries and name < newest:
                 with suppress(OSError):
                     file.unlink()
+
+    def _is_listed(self, name: str) -> bool:
+        """Whether the index on disk has a snapshot: it may have been written although an error was raised."""
+        with suppress(DamagedStream):
+            index = read_index(self._folder)
+            return index is not None and any(entry.info.name == name for entry in index.entries)
+        return True
 
     def _remove_files(self, name: str) -> None:
         for file in (snapshot_file(self._folder, name), champion_file(self._folder, name)):

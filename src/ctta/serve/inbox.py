@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 Named = tuple[tuple[str | None, int], ...]
 
 #: Maximum number of values waiting in one stream, as a multiple of the maximum for one request.
-_WAITING_PIXELS = 8
+WAITING_PIXELS = 8
 #: Number of gaps between arrivals from which the next arrival is expected.
 _GAPS = 8
 
@@ -131,11 +131,11 @@ class Inbox:
         with self._changed:
             self._refuse_ended()
             too_many = self.images + count > self._limits.queue
-            too_large = self._pixels + pixels > _WAITING_PIXELS * self._limits.pixels
+            too_large = self._pixels + pixels > WAITING_PIXELS * self._limits.pixels
             if self._requests and (too_many or too_large):
                 raise QueueFull(
                     f"{self.images} images ({self._pixels} numbers) wait in stream {self._stream!r}; at most "
-                    f"{self._limits.queue} ({_WAITING_PIXELS * self._limits.pixels}) may.",
+                    f"{self._limits.queue} ({WAITING_PIXELS * self._limits.pixels}) may.",
                     max(0.1, self._answer_time()),
                 )
             request = Request(ask, self._clock())
@@ -203,12 +203,14 @@ class Inbox:
     def next(self, idle: float | None) -> list[Request] | Operation | None:
         """Wait for work: an operation, a batch of requests, an empty batch after ``idle`` seconds, or None at the end.
 
+        It has also ended if the stand-in did so with an error.
+
         Args:
             idle: Seconds without work after which an empty batch is returned; None waits indefinitely.
         """
         with self._changed:
             while True:
-                if self._stopped_by is not None:  # the stand-in ended with an error
+                if self._stopped_by is not None:  # by the stand-in
                     return None
                 if self._operations:
                     return self._operations.popleft()

@@ -91,10 +91,12 @@ def read_index(folder: Path) -> Index | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        # Without the path, which must not be sent to a client.
+        reason = (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}: {error}"
         raise DamagedStream(
-            f"The list of snapshots of a stream cannot be read ({type(error).__name__}: {error}). Restore {_FILE} in "
-            f"the folder {folder.name}, use the version of ctta that wrote it, or move the folder away: the stream "
-            "then starts from the source."
+            f"The list of snapshots of a stream cannot be read ({reason}). Restore the newest copy of {_FILE} in the "
+            f"folder {folder.name}, use the version of ctta that wrote it, or move the folder away: the stream then "
+            "starts from the source."
         ) from error
 
 

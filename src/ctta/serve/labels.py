@@ -59,12 +59,20 @@ class Requests:
         with self._lock:
             # A request that only asks does not take over the id of one that was offered.
             memory = self._offered if offered or name in self._offered else self._asked
+            if offered:
+                self._forget(self._asked.pop(name, None))
             earlier = memory.pop(name, None) or _Answered(None)
             # The first prediction counts: for a later one, the adapter may have learnt from the same images.
             earlier.classes = classes if earlier.classes is None else earlier.classes
             memory[name] = earlier
             while len(memory) > self._size:
                 memory.popitem(last=False)
+
+    def _forget(self, found: _Answered | None) -> None:
+        """Take the labels of a request back."""
+        if found is not None and found.classes is not None and found.wrong is not None:
+            self._labelled -= len(found.classes)
+            self._wrong -= found.wrong
 
     def report(self, unknown: Sequence[str] = ()) -> LabelReport:
         """Return the error over all labelled images.

@@ -23,6 +23,7 @@ from ctta.serve.learner import Learner
 from ctta.serve.lessons import Lessons
 from ctta.serve.meter import ALPHA, Meter
 from ctta.serve.replies import Replies
+from ctta.serve.saving import Saving
 from ctta.serve.stand_in import StandIn
 from ctta.serve.types import Ask, LabelReport, Limits, Mode, Reply, SnapshotInfo, StreamStatus
 
@@ -43,6 +44,7 @@ class Lane:
         audit: The audit in which every event is recorded.
         requests: The requests it remembers.
         mode: The mode in which a new stream starts.
+        events: The subscribers of the lane that this one replaces; None starts without any.
         clock: Seconds, for latency and idle time.
     """
 
@@ -56,6 +58,7 @@ class Lane:
         audit: Audit,
         requests: Requests,
         mode: Mode,
+        events: Events | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -63,11 +66,13 @@ class Lane:
         self._history = history
         self._requests = requests
         self._discarded = False
+        # One operation at a time waits for the disk: each holds a copy of the whole state.
+        self._operating = threading.Lock()
         newest = history.newest()
         self._meter = Meter(mode) if newest is None else Meter(newest.mode, newest.info.steps)
-        self._events = Events()
+        self.events = Events() if events is None else events
         self._inbox = Inbox(name, limits, clock, self._meter.answer_time)
-        self._journal = Journal(name, audit, self._events, self.status)
+        self._journal = Journal(name, audit, self.events, self.status)
         self._keeper = Keeper(
             name,
             make,
@@ -112,15 +117,15 @@ class Lane:
         Args:
             mode: The new mode.
         """
-        self._inbox.call(lambda: self._keeper.operate("mode", lambda learner: learner.set_mode(mode))).wait()
+        self._operate(lambda: self._keeper.operate("mode", lambda learner: learner.set_mode(mode)))
 
     def promote(self) -> None:
         """Swap champion and challenger."""
-        self._inbox.call(lambda: self._keeper.operate("promote", Learner.promote)).wait()
+        self._operate(lambda: self._keeper.operate("promote", Learner.promote))
 
     def reset(self) -> None:
         """Return to the source."""
-        self._inbox.call(lambda: self._keeper.operate("reset", Learner.reset)).wait()
+        self._operate(lambda: self._keeper.operate("reset", Learner.reset))
 
     def put(self, data: bytes) -> None:
         """Replace the adapter's state with a checkpoint; in shadow mode, the challenger's.
@@ -128,7 +133,7 @@ class Lane:
         Args:
             data: The content of a checkpoint file of the same method and source.
         """
-        self._inbox.call(lambda: self._keeper.operate("put", lambda learner: learner.put(data), data)).wait()
+        self._operate(lambda: self._keeper.operate("put", lambda learner: learner.put(data), data))
 
     def state(self) -> bytes:
         """Return the adapter as a checkpoint file, without its guard; in shadow mode the champion."""
@@ -145,7 +150,7 @@ class Lane:
         Args:
             pin: Whether to keep the snapshot regardless of `Limits.keep`.
         """
-        return self._inbox.call(lambda: self._keeper.snapshot(pin)).wait()
+        return self._operate(lambda: self._keeper.snapshot(pin))
 
     def pin(self, name: str, pinned: bool) -> SnapshotInfo:
         """Pin or unpin a snapshot.
@@ -164,7 +169,7 @@ class Lane:
         Args:
             name: The snapshot's name; None means the newest good one with fewer steps than now.
         """
-        return self._inbox.call(lambda: self._keeper.rollback(name)).wait()
+        return self._operate(lambda: self._keeper.rollback(name))
 
     def evict(self) -> None:
         """Move the adapter to disk until the next request."""
@@ -184,7 +189,7 @@ class Lane:
         Args:
             into: A bounded queue to use, such as one for several streams; None makes one.
         """
-        return self._events.subscribe(into)
+        return self.events.subscribe(into)
 
     def unsubscribe(self, events: queue.Queue[Event]) -> None:
         """End a subscription.
@@ -192,7 +197,7 @@ class Lane:
         Args:
             events: A queue from `subscribe`; one that is not subscribed is ignored.
         """
-        self._events.unsubscribe(events)
+        self.events.unsubscribe(events)
 
     def close(self) -> None:
         """Accept nothing more. The threads answer what is waiting, save and end; `join` waits for them."""
@@ -252,6 +257,15 @@ class Lane:
             stopped=repr(self._inbox.stopped_by)[:_LONGEST_ERROR] if self.stopped else None,
         )
 
+    def _operate(self, do: Callable[[], Saving]) -> SnapshotInfo:
+        """Carry out an operation on the lane's thread, and wait here until its result is on disk.
+
+        Raises:
+            NotSaved: If the operation took effect, but could not be saved.
+        """
+        with self._operating:
+            return self._inbox.call(do).wait()
+
     def _run(self) -> None:
         try:
             while True:
@@ -279,4 +293,5 @@ class Lane:
             self._inbox.stop(error)
         finally:
             self._inbox.end()
+            self._history.settle()
             self._journal.close()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from ctta.errors import MethodMismatch, NotACheckpoint, SourceMismatch, WrongMod
 from ctta.guarded import Guarded
 from ctta.serve.sharing import refuse_other_source
 from ctta.serve.types import Mode
-from ctta.serve.windows import begin_window, fitting_window
+from ctta.serve.windows import begin_window, completes_window, fitting_window
 from ctta.version import __version__
 
 _INNER = "inner."
@@ -53,6 +54,8 @@ class Learner:
         self.adapter = adapter
         self.champion: Adapter | None = None
         self.mode: Mode = "adapt"
+        # What the window held before the last batch, if that emptied it.
+        self._emptied: dict[str, Any] | None = None
         self.set_mode(mode)
 
     def predict(self, x: Tensor) -> Tensor:
@@ -73,15 +76,13 @@ class Learner:
         enough = images >= self.adapter.smallest_batch or self.adapter.inner._window is not None
         return self.mode != "frozen" and enough
 
-    def will_learn(self, images: int) -> bool:
+    def will_learn(self, x: Tensor) -> bool:
         """Return whether the next batch, if it can be learnt from, will be: the guard and the window decide.
 
         Args:
-            images: The number of images in the batch.
+            x: The images of the batch (N, C, H, W).
         """
-        window = self.adapter.inner._window
-        complete = window is None or window.fresh + images >= window.size
-        return self.adapter.watch.learns() and complete
+        return self.adapter.watch.learns() and completes_window(self.adapter.inner, x)
 
     @property
     def steps(self) -> int:
@@ -94,8 +95,18 @@ class Learner:
         Args:
             x: Images (N, C, H, W) in [0, 1].
         """
-        begin_window(self.adapter.inner, x)
-        return self.adapter.ask(x)
+        self._emptied = begin_window(self.adapter.inner, x)
+        with self._window_back_on_error():
+            return self.adapter.ask(x)
+
+    def learn_answer(self, answer: Answer) -> Step:
+        """Learn from a batch for which `ask` predicted. If that fails, the adapter is as before the batch.
+
+        Args:
+            answer: What `ask` returned last.
+        """
+        with self._window_back_on_error():
+            return answer.learn()
 
     def learn(self, x: Tensor) -> Step:
         """Learn from a batch whose prediction was already made.
@@ -103,8 +114,9 @@ class Learner:
         Args:
             x: Images (N, C, H, W) in [0, 1].
         """
-        begin_window(self.adapter.inner, x)
-        return self.adapter.step(x)
+        self._emptied = begin_window(self.adapter.inner, x)
+        with self._window_back_on_error():
+            return self.adapter.step(x)
 
     def see(self, x: Tensor) -> None:
         """Add a batch to the adapter's window, if it has one, without learning from it.
@@ -200,6 +212,15 @@ class Learner:
         header, state = read(learner)
         self._refuse_foreign(header, None, state, _INNER)
         self.put_back(state, None if champion is None else read(champion)[1], mode)
+
+    @contextmanager
+    def _window_back_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            if self._emptied is not None and self.adapter.inner._window is not None:
+                self.adapter.inner._window.load(self._emptied)
+            raise
 
     def _refuse_foreign(
         self, header: dict[str, Any], method: str | None, state: dict[str, Any], prefix: str = ""

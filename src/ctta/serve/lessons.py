@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ctta.serve.inbox import Named, Request, images_of, named
+from ctta.serve.inbox import WAITING_PIXELS, Named, Request, images_of, named
 from ctta.serve.types import Limits
 
 #: Notes that may wait; each is small.
@@ -57,7 +57,9 @@ class Lessons:
     @property
     def crowded(self) -> bool:
         """Whether too much is waiting to be noted down, as happens when the stream's thread hangs."""
-        return self._noted_images >= self._limits.queue or len(self._notes) >= _MOST_NOTES
+        values = sum(note.images.numel() for note in self._notes if note.images is not None)
+        too_large = self._noted_images >= self._limits.queue or values >= WAITING_PIXELS * self._limits.pixels
+        return too_large or len(self._notes) >= _MOST_NOTES
 
     @property
     def owed(self) -> bool:

@@ -19,6 +19,7 @@ _ERRORS = {
     "413": "The body, or the number of images or pixels, is too large.",
     "415": "Compressed bodies are not read.",
     "429": "The service has as many streams as it may.",
+    "500": "The files of the stream are damaged, or the logits are not finite; the message says which.",
     "503": "Too much waits, or the service is closing; Retry-After says when to try again.",
     "507": "The operation is in effect, but could not be written to disk.",
 }
@@ -61,7 +62,7 @@ def _protocol_paths(model: ModelInfo) -> Json:
     infer = _operation(
         "Answer images; the service may learn from them afterwards",
         _reply(ref("InferReply"), binary=True),
-        ("400", "401", "403", "404", "408", "413", "415", "429", "503"),
+        ("400", "401", "403", "404", "408", "413", "415", "429", "500", "503"),
         body=ref("InferRequest"),
         required=True,
     )
@@ -135,7 +136,10 @@ def _stream_paths() -> Json:
         **at(
             "/restart",
             post=_operation(
-                "Start a stream that has stopped, from its newest snapshot", status, (*read, "409"), body=object_of({})
+                "Restart a stream that has stopped, from its newest snapshot",
+                status,
+                (*read, "409"),
+                body=object_of({}),
             ),
         ),
         **at(

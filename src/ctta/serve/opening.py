@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ctta.errors import BadData
 from ctta.serve.audit import Audit, read_stream, requests_of
+from ctta.serve.events import Events
 from ctta.serve.folders import Folders
 from ctta.serve.history import History
 from ctta.serve.index import Kind
@@ -29,6 +30,7 @@ def open_lane(
     limits: Limits,
     classes: int,
     mode: Mode,
+    events: Events | None,
     clock: Callable[[], float],
 ) -> Lane:
     """Open the lane of a stream, and create its folder if the stream is new.
@@ -42,6 +44,7 @@ def open_lane(
         limits: How the stream batches, learns and saves.
         classes: The number of classes.
         mode: The mode in which a new stream starts.
+        events: The subscribers of the lane that this one replaces; None starts without any.
         clock: A monotonic clock in seconds, for latency and idle time.
     """
     folder = folders.of(name)
@@ -59,4 +62,14 @@ def open_lane(
         known = []
     for request in known:
         requests.remember(request, None, offered=True)
-    return Lane(name, make, limits=limits, history=history, audit=audit, requests=requests, mode=mode, clock=clock)
+    return Lane(
+        name,
+        make,
+        limits=limits,
+        history=history,
+        audit=audit,
+        requests=requests,
+        mode=mode,
+        events=events,
+        clock=clock,
+    )

@@ -119,7 +119,7 @@ class Operations:
         return await self._status(stream)
 
     async def _restart(self, request: Request) -> Response:
-        """Start a stream again that has stopped, from its newest snapshot."""
+        """Restart a stream whose thread ended with an error, from its newest snapshot."""
         stream = _stream(request)
         await self._message(request)
         await run_in_threadpool(self._service.restart, stream)

@@ -17,7 +17,7 @@ from ctta.errors import ParameterError, ServiceClosing, TooManyStreams, UnknownL
 from ctta.guard import DEFAULT_RULES, Rule
 from ctta.guarded import Guarded
 from ctta.serve.checks import check_ask, check_limits, check_name
-from ctta.serve.events import Event
+from ctta.serve.events import Event, Events
 from ctta.serve.folders import Folders
 from ctta.serve.index import Kind
 from ctta.serve.lane import Lane
@@ -208,18 +208,20 @@ class Service:
         self._known(stream).promote()
 
     def restart(self, stream: str) -> None:
-        """Start the thread of a stream again that ended with an error, from the newest snapshot.
+        """Restart a stream whose thread ended with an error, from its newest snapshot.
 
         Args:
             stream: The name of an existing stream.
 
         Raises:
-            WrongMode: If the stream is running.
+            WrongMode: If the stream is running, or is being restarted or removed.
         """
         with self._changing:
             lane = self._lanes.get(stream)
-            if lane is None or stream in self._replacing:
+            if lane is None:
                 raise UnknownLane(stream, self._lanes)
+            if stream in self._replacing:
+                raise WrongMode(f"Stream {stream!r} is being restarted or removed.")
             if not lane.stopped:
                 raise WrongMode(f"Stream {stream!r} is running; only a stream that has stopped can be restarted.")
             self._replacing.add(stream)
@@ -228,7 +230,7 @@ class Service:
             with self._changing:
                 if self._closed:
                     raise ServiceClosing("The service is closing and accepts no more requests.")
-                self._lanes[stream] = self._open(stream)
+                self._lanes[stream] = self._open(stream, lane.events)
         finally:
             with self._changing:
                 self._replacing.remove(stream)
@@ -286,8 +288,10 @@ class Service:
             OSError: If the disk refuses. The next request resumes from the newest snapshot.
         """
         with self._changing:
-            if stream not in self._lanes or stream in self._replacing:
+            if stream not in self._lanes:
                 raise UnknownLane(stream, self._lanes)
+            if stream in self._replacing:
+                raise WrongMode(f"Stream {stream!r} is being restarted or removed.")
             self._replacing.add(stream)
             lane = self._lanes[stream]
         try:
@@ -352,7 +356,7 @@ class Service:
                 self._lanes[name] = self._open(name)
             return self._lanes[name]
 
-    def _open(self, name: str) -> Lane:
+    def _open(self, name: str, events: Events | None = None) -> Lane:
         lane = open_lane(
             name,
             self._new_learner,
@@ -362,9 +366,10 @@ class Service:
             limits=self.limits,
             classes=self.num_classes,
             mode=self._mode,
+            events=events,
             clock=self._clock,
         )
-        if self._tracking is not None:
+        if self._tracking is not None and events is None:
             lane.subscribe(self._tracking.events)
         return lane
 

@@ -62,7 +62,7 @@ class StandIn:
                 x = images_of(new)
                 possible = double.can_learn(len(x))
                 accepted = possible and not self._lessons.full
-                learnt = accepted and double.will_learn(len(x))
+                learnt = accepted and double.will_learn(x)
                 replies.send(new, double.predict(x), offered=possible, learnt=learnt, steps=double.steps)
                 if accepted:
                     self._lessons.accept(new)

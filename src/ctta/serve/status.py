@@ -54,7 +54,7 @@ _STATUS: tuple[tuple[type[BaseException], Status], ...] = (
     (QueueFull, Status(503, "RESOURCE_EXHAUSTED", 1)),
     (ServiceClosing, Status(503, "UNAVAILABLE", 5)),
     (LearnerStopped, Status(503, "UNAVAILABLE", 60)),
-    (DamagedStream, Status(503, "UNAVAILABLE", 60)),
+    (DamagedStream, Status(500, "DATA_LOSS")),
     (NotSaved, Status(507, "INTERNAL")),
     (OSError, Status(503, "UNAVAILABLE", 60)),  # such as a full disk
 )

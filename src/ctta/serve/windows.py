@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from torch import Tensor
 
@@ -11,15 +12,33 @@ from ctta._adapter.window import Window
 from ctta.adapter import Adapter
 
 
-def begin_window(adapter: Adapter, x: Tensor) -> None:
+def begin_window(adapter: Adapter, x: Tensor) -> dict[str, Any] | None:
     """Empty the adapter's window, if it has one with images of another size.
 
     Args:
         adapter: The adapter.
         x: The images (N, C, H, W) that come next.
+
+    Returns:
+        What the window held, if it was emptied.
     """
-    if adapter._window is not None and not adapter._window.fits(x):
-        adapter._window.clear()
+    window = adapter._window
+    if window is None or window.fits(x):
+        return None
+    held = window.state()
+    window.clear()
+    return held
+
+
+def completes_window(adapter: Adapter, x: Tensor) -> bool:
+    """Return whether the adapter would learn from these images next: with a window, only if they complete it.
+
+    Args:
+        adapter: The adapter.
+        x: Images (N, C, H, W).
+    """
+    window = adapter._window
+    return window is None or (window.fresh if window.fits(x) else 0) + len(x) >= window.size
 
 
 @contextmanager
