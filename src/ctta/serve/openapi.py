@@ -15,7 +15,7 @@ _ERRORS = {
     "403": "The token does not allow this.",
     "404": "No such model, stream or snapshot.",
     "408": "The body came too slowly.",
-    "409": "The stream's mode does not allow this, or there is no good snapshot to return to.",
+    "409": "The state of the stream does not allow this, or there is no good snapshot to return to.",
     "413": "The body, or the number of images or pixels, is too large.",
     "415": "Compressed bodies are not read.",
     "429": "The service has as many streams as it may.",
@@ -116,7 +116,7 @@ def _stream_paths() -> Json:
         **at(
             "",
             get=_operation("Status of a stream", status, _READ),
-            delete=_operation("Remove a stream and its files", status, (*_READ, "503")),
+            delete=_operation("Remove a stream and its files", status, (*_READ, "409", "503")),
         ),
         **at(
             "/log",
