@@ -55,7 +55,7 @@ def test_the_api_shows_a_method_with_its_arguments_and_an_example(browser: Any) 
     assert ">>> model = ctta.Trio(bn_cnn())" in text
     assert trio.get_by_role("link", name="Classifier").first.get_attribute("href") == "adapters.html#ctta.Classifier"
     assert [heading.get_attribute("id") for heading in trio.locator("h3").all()] == [
-        f"ctta.methods.Trio.{name}" for name in ("look", "augment", "recalibrate")
+        f"ctta.methods.Trio.{name}" for name in ("student_passes", "look", "augment", "recalibrate")
     ]
 
 
