@@ -61,7 +61,7 @@ def recommend(model: nn.Module, method: str | None = None) -> Recommendation:
     cls = get_method(method)
     if has_batch_norms and cls.uses_batch_statistics:
         reasons["statistics"] = _STATISTICS
-        if method != "trio":  # whose default it is
+        if cls.defaults.get("statistics") != "auto":
             arguments["statistics"] = "auto"
     elif not has_batch_norms and method == "trio" and has_norms:
         arguments |= {"lr": 1e-4, "learns_from": "norms"}

@@ -42,7 +42,7 @@ class Lessons:
         self._batches: deque[list[Request]] = deque()
         self._notes: list[Note] = []
         self._images = 0
-        self._noted_images = 0
+        self._noted_images = self._noted_values = 0
         self._since_accepted = 0
 
     def __bool__(self) -> bool:
@@ -57,9 +57,8 @@ class Lessons:
     @property
     def crowded(self) -> bool:
         """Whether too much is waiting to be noted down, as happens when the stream's thread hangs."""
-        values = sum(note.images.numel() for note in self._notes if note.images is not None)
-        too_large = self._noted_images >= self._limits.queue or values >= WAITING_PIXELS * self._limits.pixels
-        return too_large or len(self._notes) >= _MOST_NOTES
+        too_many = self._noted_images >= self._limits.queue or len(self._notes) >= _MOST_NOTES
+        return too_many or self._noted_values >= WAITING_PIXELS * self._limits.pixels
 
     @property
     def owed(self) -> bool:
@@ -85,7 +84,9 @@ class Lessons:
             images: Its images, if they belong in the adapter's window.
         """
         self._notes.append(Note(named(batch), shed, images))
-        self._noted_images += 0 if images is None else len(images)
+        if images is not None:
+            self._noted_images += len(images)
+            self._noted_values += images.numel()
         self._since_accepted += int(shed)
 
     def none_is_owed(self) -> None:
@@ -103,7 +104,7 @@ class Lessons:
         A single batch that is larger is returned alone; the requests are empty if there is nothing to learn from.
         """
         notes, self._notes = self._notes, []
-        self._noted_images = 0
+        self._noted_images = self._noted_values = 0
         merged: list[Request] = []
         images = 0
         while self._batches:

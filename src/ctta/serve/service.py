@@ -6,9 +6,9 @@ import queue
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ctta.adapter import Adapter
@@ -216,24 +216,14 @@ class Service:
         Raises:
             WrongMode: If the stream is running, or is being restarted or removed.
         """
-        with self._changing:
-            lane = self._lanes.get(stream)
-            if lane is None:
-                raise UnknownLane(stream, self._lanes)
-            if stream in self._replacing:
-                raise WrongMode(f"Stream {stream!r} is being restarted or removed.")
+        with self._replaced(stream) as lane:
             if not lane.stopped:
                 raise WrongMode(f"Stream {stream!r} is running; only a stream that has stopped can be restarted.")
-            self._replacing.add(stream)
-        try:
             lane.join()
             with self._changing:
                 if self._closed:
                     raise ServiceClosing("The service is closing and accepts no more requests.")
                 self._lanes[stream] = self._open(stream, lane.events)
-        finally:
-            with self._changing:
-                self._replacing.remove(stream)
 
     def evict(self, stream: str) -> None:
         """Move a stream to disk until its next request.
@@ -287,20 +277,13 @@ class Service:
         Raises:
             OSError: If the disk refuses. The next request resumes from the newest snapshot.
         """
-        with self._changing:
-            if stream not in self._lanes:
-                raise UnknownLane(stream, self._lanes)
-            if stream in self._replacing:
-                raise WrongMode(f"Stream {stream!r} is being restarted or removed.")
-            self._replacing.add(stream)
-            lane = self._lanes[stream]
-        try:
-            lane.discard()
-            self._folders.remove(stream)
-        finally:
-            with self._changing:
-                del self._lanes[stream]
-                self._replacing.remove(stream)
+        with self._replaced(stream) as lane:
+            try:
+                lane.discard()
+                self._folders.remove(stream)
+            finally:
+                with self._changing:
+                    del self._lanes[stream]
 
     def subscribe(self, stream: str) -> queue.Queue[Event]:
         """Return a bounded queue of a stream's events; the oldest are dropped when it is full.
@@ -337,6 +320,22 @@ class Service:
         self._lock.release()
         if self._temporary is not None:
             self._temporary.cleanup()
+
+    @contextmanager
+    def _replaced(self, name: str) -> Iterator[Lane]:
+        """Yield the lane of a stream that is restarted or removed; meanwhile nobody else may do that."""
+        with self._changing:
+            if name not in self._lanes:
+                raise UnknownLane(name, self._lanes)
+            if name in self._replacing:
+                raise WrongMode(f"Stream {name!r} is being restarted or removed.")
+            self._replacing.add(name)
+            lane = self._lanes[name]
+        try:
+            yield lane
+        finally:
+            with self._changing:
+                self._replacing.remove(name)
 
     def _known(self, name: str) -> Lane:
         with self._changing:
