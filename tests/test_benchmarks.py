@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,25 @@ def test_a_fallback_is_never_worse_than_batch_statistics() -> None:
     assert found.worst_after_alarm == 0
     assert found.first_good == 0
     assert found.verdict() == "holds"
+
+
+def test_the_shares_of_overconfidence_are_those_of_a_plain_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = part("guard_streams").digits()
+    task = replace(task, good=task.good[:2])
+    monkeypatch.setattr(part("overconfidence"), "cifar", lambda *given: task)
+    found = part("overconfidence").measure(Path(), "digits_resnet8")
+    network = copy.deepcopy(task.source).train()
+    doubts, wrong, changed = [], [], []
+    with torch.no_grad():
+        for x, y in task.good:
+            logits = network(x)
+            moved = network(nn.functional.pad(x, (2, 0, 2, 0), mode="replicate")[:, :, :32, :32])
+            doubts += [1 - max(row) for row in logits.softmax(1).tolist()]
+            wrong += (logits.argmax(1) != y).tolist()
+            changed += (logits.argmax(1) != moved.argmax(1)).tolist()
+    assert found.expected == pytest.approx(sum(doubts) / len(doubts), abs=1e-5)
+    assert found.wrong == pytest.approx(sum(wrong) / len(wrong))
+    assert found.changed == pytest.approx(sum(changed) / len(changed))
 
 
 def test_every_target_belongs_to_a_row_that_is_measured() -> None:

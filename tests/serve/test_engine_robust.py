@@ -120,7 +120,12 @@ def test_a_list_of_snapshots_that_cannot_be_read_is_left_as_it_is(tmp_path: Path
         with pytest.raises(DamagedStream, match=r"snapshots\.json in the folder cam"):
             service.submit(Ask("cam", images(8)))
         assert ask(service, images(8), "other").learnt
-    assert {file.name: file.read_bytes() for file in listed.parent.iterdir()} == before
+        assert service.damaged() == 1
+        assert {file.name: file.read_bytes() for file in listed.parent.iterdir()} == before
+        del content["snapshots"][0]["of_a_newer_version"]
+        listed.write_text(json.dumps(content))
+        assert service.damaged() == 0
+        assert ask(service, images(8)).learnt
 
 
 def test_no_file_stays_that_the_list_of_snapshots_does_not_have(

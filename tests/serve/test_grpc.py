@@ -300,6 +300,18 @@ def test_a_full_queue_says_when_to_try_again() -> None:
         assert done.wait(WAIT)
 
 
+def test_requests_of_both_front_ends_share_their_memory() -> None:
+    with serving() as service:
+        front = Front(service, classifier())
+        with client_of(front) as client:
+            with front.bodies.held(4 * max(front.most_bytes, front.most_state_bytes)):
+                with pytest.raises(triton.InferenceServerException, match="Other requests hold") as refused:
+                    client.infer("tiny", sent(images(8)))
+                assert refused.value.status() == "StatusCode.RESOURCE_EXHAUSTED"
+            client.infer("tiny", sent(images(8)))
+            front.bodies.take(4 * max(front.most_bytes, front.most_state_bytes))  # the call has returned its share
+
+
 def test_a_request_that_its_client_gives_up_is_not_answered() -> None:
     with held_learning() as make, serving(make=make) as service:
         front = Front(service, classifier())

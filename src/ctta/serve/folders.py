@@ -28,6 +28,7 @@ class Folders:
         self._state = state
         self._streams = state / "streams"
         self._record = record
+        self._damaged: set[Path] = set()
         for parent in (self._streams, record):  # what a process that was killed had begun to remove
             for left in () if parent is None else parent.glob(f"{_REMOVED}*"):
                 shutil.rmtree(left, ignore_errors=True)
@@ -63,6 +64,7 @@ class Folders:
                 index = read_index(folder)
             except DamagedStream as error:  # requests to this stream are refused; the others go on
                 logger.error("%s", error)
+                self._damaged.add(folder)
                 continue
             if index is not None:
                 indices.append(index)
@@ -71,6 +73,10 @@ class Folders:
                 index, kind, f"Use another state folder than {self._state}, or move the stream's folder away."
             )
         return indices
+
+    def damaged(self) -> int:
+        """Return how many of the streams that `saved` left out still cannot be read."""
+        return sum(map(_is_damaged, self._damaged))
 
     def remove(self, stream: str) -> None:
         """Remove everything of a stream. A crash leaves each of its folders either whole or removed.
@@ -86,6 +92,14 @@ class Folders:
             if folder is not None and folder.exists():
                 _remove(folder)
         logger.info("stream %s: removed", stream)
+
+
+def _is_damaged(folder: Path) -> bool:
+    try:
+        read_index(folder)
+    except DamagedStream:
+        return True
+    return False
 
 
 def _remove(folder: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 
 from ctta.classifier import Classifier
 from ctta.errors import NotAllowed, QueueFull, UnknownServed
@@ -30,13 +32,13 @@ class Front:
         self.service = service
         self.tokens = Tokens() if tokens is None else tokens
         self.limits = service.limits
-        self.metrics = Metrics(service.streams, service.limits.streams)
+        self.metrics = Metrics(service.streams, service.limits.streams, service.damaged)
         self.shapes = Shapes(classifier)
         self.model = ModelInfo(
             service.name, service.num_classes, service.class_names, (channels_of(classifier), -1, -1)
         )
         weights = sum(value.numel() * value.element_size() for value in classifier.state_dict().values())
-        #: Maximum bytes of a request, of an uploaded state, and of all bodies being read.
+        #: Maximum bytes of a request, of an uploaded state, and of all requests that are being read or answered.
         self.most_bytes = most_bytes(service.limits)
         # An adapter holds a student, a teacher, an optimizer and prototypes; sixteen times the weights is ample.
         self.most_state_bytes = 16 * weights + (64 << 20)
@@ -98,7 +100,7 @@ class Front:
 
 
 class Budget:
-    """The number of bytes that all bodies together may take while they are read.
+    """The number of bytes that the requests of all front ends together may take until they are answered.
 
     Args:
         most: The number.
@@ -108,6 +110,22 @@ class Budget:
         self._most = most
         self._taken = 0
         self._lock = threading.Lock()
+
+    @contextmanager
+    def held(self, count: int) -> Iterator[None]:
+        """Take some bytes inside the context.
+
+        Args:
+            count: How many.
+
+        Raises:
+            QueueFull: If fewer are left.
+        """
+        self.take(count)
+        try:
+            yield
+        finally:
+            self.give(count)
 
     def take(self, count: int) -> None:
         """Take some bytes; `give` returns them.
@@ -120,7 +138,7 @@ class Budget:
         """
         with self._lock:
             if self._taken + count > self._most:
-                raise QueueFull(f"The service is reading {self._taken} bytes of other requests; it may {self._most}.")
+                raise QueueFull(f"Other requests hold {self._taken} of at most {self._most} bytes; got {count} more.")
             self._taken += count
 
     def give(self, count: int) -> None:

@@ -70,9 +70,15 @@ class Metrics:
     Args:
         streams: Returns the status of every stream.
         most_streams: How many streams have their own label; the others share the label "other".
+        damaged: Returns how many streams on disk cannot be read.
     """
 
-    def __init__(self, streams: Callable[[], Sequence[StreamStatus]], most_streams: int) -> None:
+    def __init__(
+        self,
+        streams: Callable[[], Sequence[StreamStatus]],
+        most_streams: int,
+        damaged: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._registry = CollectorRegistry()
         self._most = most_streams
         self._labels: set[str] = set()
@@ -87,7 +93,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self._registry.register(_Streams(streams, self._label))
+        self._registry.register(_Streams(streams, self._label, damaged))
 
     def request(self, front: str, code: str) -> None:
         """Count a request that was replied to.
@@ -134,9 +140,15 @@ class Metrics:
 class _Streams(Collector):
     """Collects the status of every stream at each scrape."""
 
-    def __init__(self, streams: Callable[[], Sequence[StreamStatus]], label: Callable[[str], str | None]) -> None:
+    def __init__(
+        self,
+        streams: Callable[[], Sequence[StreamStatus]],
+        label: Callable[[str], str | None],
+        damaged: Callable[[], int],
+    ) -> None:
         self._streams = streams
         self._label = label
+        self._damaged = damaged
 
     def describe(self) -> list[Metric]:
         """Return nothing, so that the registry does not query the streams when it is created."""
@@ -147,6 +159,7 @@ class _Streams(Collector):
         found = [(self._label(status.name), status) for status in self._streams()]
         known = [(label, status) for label, status in found if label is not None]
         yield GaugeMetricFamily("ctta_streams", "Streams of the service.", value=len(found))
+        yield GaugeMetricFamily("ctta_damaged_streams", "Streams on disk that cannot be read.", value=self._damaged())
         for name, text, count_of in _COUNTERS:
             counter = CounterMetricFamily(name, text, labels=["stream"])
             for label, status in known:

@@ -132,6 +132,10 @@ class Service:
             lanes = [self._lanes[name] for name in sorted(self._lanes)]
         return [lane.status() for lane in lanes]
 
+    def damaged(self) -> int:
+        """Return how many streams on disk cannot be read: they are not listed, and requests to them are refused."""
+        return self._folders.damaged()
+
     def stream(self, name: str) -> StreamStatus:
         """Return the status of one stream.
 
