@@ -17,6 +17,8 @@ from torch import nn
 import ctta
 from contract.variations import SETTINGS
 from ctta.augment import View
+from ctta.bench.jobs import Inputs, Job, Procedure, RunOptions, Workload
+from ctta.errors import BadData
 from ctta.registry import methods
 from reference import flip, net, stream
 
@@ -113,6 +115,20 @@ def test_a_fallback_is_never_worse_than_batch_statistics() -> None:
     assert found.worst_after_alarm == 0
     assert found.first_good == 0
     assert found.verdict() == "holds"
+
+
+def test_a_published_run_is_repeated_with_a_guard(tmp_path: Path) -> None:
+    guard_runs = part("guard_runs")
+    command = "ctta run tent digits --images 100 --corruptions fog,contrast --batch-size 50"
+    inputs = Inputs("digits", "digits_resnet8", corruptions=("fog", "contrast"), images=100)
+    job = Job(Workload(Procedure("tent", batch_size=50), inputs), RunOptions(command=command))
+    record = job.execute(tmp_path)
+    outcome = guard_runs.repeat(record, tmp_path)
+    assert (outcome.batches, outcome.alarms) == (4, [])
+    assert outcome.guarded == pytest.approx(record.mean)
+    longer = replace(record, spec=replace(record.spec, images=50))
+    with pytest.raises(BadData, match="is another one"):
+        guard_runs.repeat(longer, tmp_path)
 
 
 def test_the_shares_of_overconfidence_are_those_of_a_plain_loop(monkeypatch: pytest.MonkeyPatch) -> None:
