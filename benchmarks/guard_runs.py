@@ -123,6 +123,7 @@ def chosen(records: Sequence[Record], args: argparse.Namespace) -> list[Record]:
         and record.images <= args.most_images
         and (args.methods is None or record.spec.method.partition("@")[0] in args.methods)
         and (args.protocols is None or record.spec.protocol_name in args.protocols)
+        and (args.seeds is None or record.spec.seed in args.seeds)
         and (args.models is None or record.spec.model_name in args.models)
     ]
     return sorted(found, key=lambda record: (record.images, title_of(record), record.address))
@@ -140,6 +141,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", metavar="NAME", help="only these methods")
     parser.add_argument("--protocols", nargs="+", metavar="NAME", help="only these protocols")
     parser.add_argument("--models", nargs="+", metavar="NAME", help="only these networks")
+    parser.add_argument("--seeds", nargs="+", type=int, metavar="N", help="only these seeds")
     parser.add_argument("--most-images", type=int, default=30_000, metavar="N", help="leave out longer runs")
     parser.add_argument("--rules", default=DEFAULT_TEXT, help="the guard's rules")
     parser.add_argument("--json", type=Path, metavar="FILE")
