@@ -116,7 +116,11 @@ VARIATIONS: Mapping[str, Mapping[str, Variation]] = {
     },
     "rdumb": {"momentum": MOMENTUM},
     "deyo": {"last_stage": first_norm},
-    "sar": {"come_mass": COME | {"e_margin": 1.0}, "last_stage": first_norm},
+    "sar": {
+        "come_mass": COME | {"e_margin": 1.0},
+        "stale_average": {"reset_constant": 0.8, "e_margin": 1.0, "lr": 0.1, "stale_average": True},
+        "last_stage": first_norm,
+    },
     "shot": {"threshold": {"labels": "confident", "threshold": 0.5}},
     "tent": {"come_mass": COME},
     "rmt": {

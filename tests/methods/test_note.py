@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 
 import ctta
 from ctta.methods._parts.note import IABN, BalancedReservoir
+from ctta.testing.prequential import ask_and_learn_is_step, forget_leaves_no_trace
+from ctta.testing.subject import Subject
 from reference import net, stream
 
 
@@ -103,3 +106,20 @@ def test_a_large_reservoir_is_learnt_from_in_shuffled_batches() -> None:
     for x in stream()[:5]:
         adapter(x)
     assert sizes == [16] * 5 + [64, 6]
+
+
+@pytest.mark.parametrize("size", [16, 7, 5, 40])
+@pytest.mark.parametrize("update_every", [6, 8, 16])
+def test_images_after_an_update_inside_a_batch_are_predicted_after_it(size: int, update_every: int) -> None:
+    images = stream()[:5].flatten(0, 1)
+    options = {"memory_size": 8, "update_every": update_every, "optimizer": "sgd", "lr": 0.05}
+    alone, batched = ctta.NOTE(net(), **options), ctta.NOTE(net(), **options)
+    expected = torch.cat([alone(image) for image in images.split(1)])
+    found = [batched.step(batch) for batch in images.split(size)]
+    torch.testing.assert_close(torch.cat([step.logits for step in found]), expected, rtol=0, atol=1e-9)
+    assert sum(step.log["updates"] for step in found) == len(images) // update_every
+
+
+@pytest.mark.parametrize("check", [ask_and_learn_is_step, forget_leaves_no_trace])
+def test_an_update_inside_a_batch_is_undone_with_it(check: Callable[[Subject], None]) -> None:
+    check(Subject(lambda model, **given: ctta.NOTE(model, memory_size=8, update_every=6, **given)))

@@ -44,10 +44,28 @@ def test_cmf_with_a_fixed_hidden_model_is_roid() -> None:
         torch.testing.assert_close(cmf(x), roid(x), rtol=0, atol=1e-12)
 
 
-def test_cmf_refuses_a_variance_that_leaves_nothing_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctta.methods.cmf._PARAMETERS", 100)
-    with pytest.raises(ParameterError, match=r"must be below 0\.357 for 280 trained parameters"):
-        ctta.CMF(net(), q=0.5)
+@pytest.mark.parametrize("q", [100.0, 300.0])
+def test_cmf_keeps_its_least_share_of_the_hidden_model_if_the_variance_is_large(q: float) -> None:
+    adapter, drift, v = ctta.CMF(net(), q=q, view=flip, lr=0.01), q * 280 / 38400, 0.0
+    for x in stream()[:3]:
+        v = 0.99**2 * v + drift
+        beta = max((1 - drift) / (v + 1 - drift), 0.89)
+        v *= beta
+        assert adapter.step(x).log["hidden_kept"] == pytest.approx(beta, abs=1e-12)
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_sar_forgets_its_average_with_the_weights_unless_told_otherwise(stale: bool) -> None:
+    adapter = ctta.SAR(net(), e_margin=1.0, reset_constant=5.0, stale_average=stale, loss="come")
+    average: float | None = None
+    for x in stream()[:4]:
+        step = adapter.step(x)
+        assert step.log["restored"] == 1
+        average = step.loss if average is None else 0.9 * average + 0.1 * step.loss
+        if stale:
+            assert adapter.average is not None and adapter.average.item() == pytest.approx(average, abs=1e-12)
+        else:
+            assert adapter.average is None
 
 
 def test_shot_labels_by_the_nearest_of_two_rounds_of_centroids() -> None:

@@ -99,7 +99,7 @@ def test_the_rules_are_the_default_ones() -> None:
         ("no such model, stream or snapshot", ctta.errors.UnknownLane("a", ["b"])),
         ("the stream's mode does not", ctta.errors.WrongMode("")),
         ("a new stream beyond", ctta.errors.TooManyStreams("")),
-        ("the stream's queue is full", ctta.errors.QueueFull("")),
+        ("the stream's queue or the memory budget is full", ctta.errors.QueueFull("")),
         ("the service is closing", ctta.errors.ServiceClosing("")),
         ("the operation is in effect, but", ctta.errors.NotSaved("")),
         ("the stream's mode does not", ctta.errors.NoGoodSnapshot("")),

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ctta.augment import AnyView, View
-from ctta.errors import ParameterError
 from ctta.methods._parts.tensors import flat, parts
 from ctta.methods.roid import ROID
 from ctta.options import SharedOptions, check_bounds
@@ -85,11 +84,6 @@ class CMF(ROID):
         check_bounds(self, alpha=(0, 1), gamma=(0, 1), q=(0, math.inf))
         count = sum(p.numel() for p in self.trained)
         self.drift = q * count / _PARAMETERS
-        if self.drift >= 1:
-            raise ParameterError(
-                f"The 'q' parameter of CMF must be below {_PARAMETERS / count:.3g} for {count:,} trained parameters. "
-                f"Got {q} instead."
-            )
         # None until the first step: the hidden model starts at the source, without variance.
         self.register_buffer("hidden", None)
         self.register_buffer("variance", None)

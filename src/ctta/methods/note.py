@@ -91,21 +91,60 @@ class NOTE(Adapter):
         self.begin(trained)
 
     def adapt(self, x: Tensor) -> Learning:
-        """Predict, offer every image to the reservoir, and learn every ``update_every`` images."""
-        # Differs from the authors' code, which predicts image by image: here a whole batch comes before any update.
+        """Predict, offer every image to the reservoir, and learn every ``update_every`` images.
+
+        As in the authors' code, which takes one image at a time, the images of a batch that come after an update are
+        predicted after it. A prediction therefore waits for the updates inside its batch, but not for one at its end.
+        """
         self.memory.refuse_other_size(x, "NOTE")
+        *earlier, last = self.until_updates(x)
+        losses: list[float | None] = []
+        logits = []
+        for images in earlier:
+            logits.append(self.predicted(images))
+            losses += self.offer_all(images, logits[-1])
+        logits.append(self.predicted(last))
+        prediction = torch.cat(logits)
+        yield prediction
+        losses += self.offer_all(last, logits[-1])
+        done = [loss for loss in losses if loss is not None]
+        return Step(prediction, done[-1] if done else None, {"updates": float(len(done))})
+
+    def until_updates(self, x: Tensor) -> Sequence[Tensor]:
+        """Split a batch after every image that completes ``update_every``.
+
+        Args:
+            x: Images (N, C, H, W).
+        """
+        first = min(self.update_every - self.offered % self.update_every, len(x))
+        return [x[:first], *torch.split(x[first:], self.update_every)] if first < len(x) else [x]
+
+    @property
+    def offered(self) -> int:
+        """How many images were offered to the reservoir so far."""
+        return 0 if self.memory.seen is None else int(self.memory.seen.sum())
+
+    def predicted(self, x: Tensor) -> Tensor:
+        """Return the logits (N, C).
+
+        Args:
+            x: Images (N, C, H, W).
+        """
         with torch.no_grad():
             logits = self.student(x)
         self.require_finite(logits.sum())
-        yield logits
-        losses = []
+        return logits
+
+    def offer_all(self, x: Tensor, logits: Tensor) -> list[float | None]:
+        """Offer images to the reservoir, and return the loss of the update if the last of them completes one.
+
+        Args:
+            x: Images (N, C, H, W).
+            logits: Their prediction (N, C).
+        """
         for image, label in zip(x, self.labels(x, logits).tolist(), strict=True):
             self.memory.offer(image, label, classes=logits.shape[1], choice=self.choice, uniform=self.uniform)
-            assert self.memory.seen is not None
-            if int(self.memory.seen.sum()) % self.update_every == 0:
-                losses.append(self.attempt(self.learn_from_memory))
-        done = [loss for loss in losses if loss is not None]
-        return Step(logits, done[-1] if done else None, {"updates": float(len(done))})
+        return [] if self.offered % self.update_every else [self.attempt(self.learn_from_memory)]
 
     def labels(self, x: Tensor, logits: Tensor) -> Tensor:
         """Return the predicted classes by which images enter the reservoir: (N,).

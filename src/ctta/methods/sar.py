@@ -44,6 +44,8 @@ class SAR(SparesLastStage, Adapter):
             collapse detected, by it too.
         come_mass: The mass K of that uncertain part; it has an effect only with ``loss="come"``. None uses the number
             of classes, as in the paper; the authors' code has 1000.
+        stale_average: Keep the average when the source is restored, as the authors' code of SAR and COME does: it then
+            restores the source after every batch until the average has risen again.
         last_stage: The modules that are not trained, by name and separated by commas, such as "layer4" or
             "blocks.11,norm"; "" trains all norm layers. None finds them by structure, as described above.
         shared: Options that every method takes; see `Adapter`. ``optimizer`` is "sgd" here, without nesterov.
@@ -74,6 +76,7 @@ class SAR(SparesLastStage, Adapter):
         reset_constant: float = 0.2,
         loss: EntropyLoss = "entropy",
         come_mass: float | None = None,
+        stale_average: bool = False,
         last_stage: str | None = None,
         **shared: Unpack[SharedOptions],
     ) -> None:
@@ -83,6 +86,7 @@ class SAR(SparesLastStage, Adapter):
         self.reset_constant = reset_constant
         self.loss = loss
         self.come_mass = come_mass
+        self.stale_average = stale_average
         self._entropy = entropy_loss(self)
         # The entropy of an opinion may exceed ln C.
         check_bounds(
@@ -124,8 +128,11 @@ class SAR(SparesLastStage, Adapter):
             last = loss.detach() if self.average is None else self.average
             self.average = 0.9 * last + 0.1 * loss.detach()
         if self.average is not None and self.average < self.reset_constant:
-            # Differs from the authors' code, which hard-codes 0.2 and puts the stale average back after a reset.
+            # Differs from the authors' code, which hard-codes 0.2.
+            average = self.average
             self.restore()
+            if self.stale_average:
+                self.average = average
             log["restored"] = 1.0
         return Step(logits.detach(), loss.item(), log)
 

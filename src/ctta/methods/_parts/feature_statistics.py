@@ -16,11 +16,11 @@ from ctta.prototypes import source_images
 
 
 class FeatureStatistics(NamedTuple):
-    """The statistics of source features by class; a class with fewer than two images has NaN.
+    """The statistics of source features by class.
 
     Attributes:
-        mean: The means (C, d).
-        var: The unbiased variances (C, d).
+        mean: The means (C, d); NaN for a class without images.
+        var: The unbiased variances (C, d); NaN for a class with fewer than two images.
     """
 
     mean: Tensor
@@ -72,11 +72,12 @@ def feature_statistics_from_source(
         counts += n
         if int(counts.sum()) >= most:
             break
-    known = counts >= 2
-    if not known.any():
+    if not (counts >= 2).any():
         raise DataError(
             f"Feature statistics need two source images of one predicted class; got {int(counts.sum())} images."
         )
     nan = torch.full_like(mean, torch.nan)
     var = spread / (counts - 1).clamp(min=1)
-    return FeatureStatistics(*(torch.where(known, values, nan).to(weight) for values in (mean, var)))
+    return FeatureStatistics(
+        mean=torch.where(counts >= 1, mean, nan).to(weight), var=torch.where(counts >= 2, var, nan).to(weight)
+    )
