@@ -20,7 +20,7 @@ import argparse
 import copy
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -144,14 +144,20 @@ def run(task: str, method: str, trial: Trial, source: Classifier, *, rules: str,
         trial=trial.name,
         rules=rules,
         batches=len(trial.batches),
-        guarded=sum(errors) / len(errors),
-        batch_statistics=sum(base) / len(base),
-        unguarded=sum(alone) / len(alone) if alone else None,
+        guarded=_mean(errors, trial),
+        batch_statistics=_mean(base, trial),
+        unguarded=_mean(alone, trial) if alone else None,
         alarms=alarms,
         until_alarm=excess[: alarms[0] + 1].mean().item() if alarms else None,
         worst_after_alarm=after.unfold(0, SPAN, 1).mean(1).max().item() if len(after) >= SPAN else None,
         first_good=excess[trial.good_again : trial.good_again + SPAN].mean().item(),
     )
+
+
+def _mean(errors: Sequence[float], trial: Trial) -> float:
+    """The error over all images: batches may differ in size."""
+    sizes = [len(y) for _, y in trial.batches]
+    return sum(error * size for error, size in zip(errors, sizes, strict=True)) / sum(sizes)
 
 
 def _points(value: float | None) -> str:

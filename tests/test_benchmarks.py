@@ -119,12 +119,12 @@ def test_a_fallback_is_never_worse_than_batch_statistics() -> None:
 
 def test_a_published_run_is_repeated_with_a_guard(tmp_path: Path) -> None:
     guard_runs = part("guard_runs")
-    command = "ctta run tent digits --images 100 --corruptions fog,contrast --batch-size 50"
+    command = "ctta run tent digits --images 100 --corruptions fog,contrast --batch-size 40"
     inputs = Inputs("digits", "digits_resnet8", corruptions=("fog", "contrast"), images=100)
-    job = Job(Workload(Procedure("tent", batch_size=50), inputs), RunOptions(command=command))
+    job = Job(Workload(Procedure("tent", batch_size=40), inputs), RunOptions(command=command))
     record = job.execute(tmp_path)
     outcome = guard_runs.repeat(record, tmp_path)
-    assert (outcome.batches, outcome.alarms) == (4, [])
+    assert (outcome.batches, outcome.alarms) == (6, [])
     assert outcome.guarded == pytest.approx(record.mean)
     longer = replace(record, spec=replace(record.spec, images=50))
     with pytest.raises(BadData, match="is another one"):
