@@ -250,7 +250,7 @@ def matching(cell: Cell, dataset: str, model: str, images: int | None, records: 
         spec, setting, asked = record.spec, SETTINGS[dataset], cell.procedure
         if spec.method != asked.method:
             return False
-        unsaid = default_arguments(method(spec.method), spec.data_name)
+        unsaid = default_arguments(method(spec.method), spec.data_name, spec.batch_size)
         settings = {k: v for k, v in asked.settings.items() if v != unsaid.get(k)}
         return (
             (spec.model_name, spec.data_name) == (model, setting.stream)

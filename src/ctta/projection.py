@@ -6,7 +6,7 @@ import copy
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ctta.classifier import Classifier
 from ctta.errors import ParameterError
@@ -39,6 +39,17 @@ def projection_of(
     generator = torch.Generator().manual_seed(seed)
     layers = [_linear(model.num_features, generator), nn.ReLU(), _linear(_WIDTH, generator)]
     return "mlp", nn.Sequential(*layers).to(model.weight)
+
+
+def projected(project: nn.Module, *views: Tensor) -> Tensor:
+    """Project the features of V views of N samples as V N rows, so that the module may have batch norms: (V, N, e).
+
+    Args:
+        project: The projection.
+        views: The features of each view (N, d).
+    """
+    rows: Tensor = project(torch.cat(views))
+    return rows.view(len(views), -1, rows.shape[1])
 
 
 def _linear(inputs: int, generator: torch.Generator) -> nn.Linear:

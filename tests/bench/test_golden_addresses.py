@@ -54,7 +54,7 @@ def files(tmp_path: Path) -> Path:
         ),
         pytest.param(
             {"method": "roid", "protocol": "mixed", "severity": 3, **DIGITS},
-            "cadcc0deb56a5f48f6fc",
+            "29caee4ad2f3e158cb83",
             id="mixed, severity 3",
         ),
         pytest.param(

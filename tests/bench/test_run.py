@@ -22,7 +22,9 @@ from ctta.bench.defaults import batch_size
 from ctta.bench.executors import run_jobs
 from ctta.bench.folder import RunFolder, read_record, read_records
 from ctta.bench.jobs import execute
+from ctta.bench.prepare import method_arguments
 from ctta.bench.record import SCHEMA, Record
+from ctta.bench.workload import Inputs, Procedure, Workload
 from ctta.cli import app
 from ctta.datasets.digits import digits
 from ctta.errors import (
@@ -203,6 +205,15 @@ def test_the_clean_images_of_made_files_come_from_their_own_file(tmp_path: Path)
     then = execute(change_job(job, protocol="then-clean", clean=tmp_path / "clean.npz"), tmp_path)
     alone = execute(change_job(job, protocol="clean", data=tmp_path / "clean.npz"), tmp_path)
     assert list(then.errors) == ["fog", "clean"] and then.errors["clean"] == alone.errors["clean"]
+
+
+@pytest.mark.parametrize("method", ["roid", "cmf", "asr"])
+@pytest.mark.parametrize(("size", "given", "expected"), [(None, {}, 200), (20, {}, 20), (20, {"batch_size": 64}, 64)])
+def test_a_loss_is_divided_by_the_batch_size_of_the_run(
+    method: str, size: int | None, given: dict[str, object], expected: int
+) -> None:
+    work = Workload(Procedure(method, given, batch_size=size), Inputs("cifar10-c", "cifar10_resnet20_ctta"))
+    assert method_arguments(work)["batch_size"] == expected
 
 
 def test_every_stream_has_the_batch_size_of_its_recipes() -> None:

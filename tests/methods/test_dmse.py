@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 import ctta
 from reference import flip, net, projector, stream, vector
@@ -137,3 +137,15 @@ def test_saturated_entropy_freezes_the_teacher() -> None:
 def test_a_parameter_outside_its_range_is_named(options: dict[str, object], name: str) -> None:
     with pytest.raises(ctta.CttaError, match=name):
         dmse(**options)
+
+
+@pytest.mark.parametrize("cls", [ctta.DMSE, ctta.RMT, ctta.SANTA, ctta.Trio])
+def test_a_projection_sees_the_features_of_all_views_as_rows(cls: type[ctta.DMSE]) -> None:
+    shapes = []
+    own = nn.Sequential(nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4)).double()
+    adapter = cls(net(), projection=own)
+    adapter.project.register_forward_hook(lambda module, given, out: shapes.append((*given[0].shape, *out.shape)))
+    for x in stream()[:2]:
+        adapter.step(x)
+    assert shapes == [(48, 16, 48, 4)] * 2 and adapter.skipped == 0
+    assert adapter.project[1].running_mean.abs().max() > 0

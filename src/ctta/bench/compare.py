@@ -204,7 +204,7 @@ def own_settings(spec: RunSpec) -> dict[str, object]:
     Args:
         spec: The specification of a run.
     """
-    known = recipe_named(spec.method, spec.data_name)
+    known = recipe_named(spec.method, spec.data_name, spec.batch_size)
     return {k: v for k, v in spec.settings.items() if known.get(k, _Absent) != v}
 
 

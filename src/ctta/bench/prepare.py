@@ -202,13 +202,13 @@ def method_arguments(work: Workload) -> dict[str, Any]:
     check_arguments(cls, given)
     # One run must have one address: 1 and 1.0 are the same learning rate, and defaults need not be given.
     data = get_dataset(work.inputs.stream).name
-    constructor, defaults = cls.arguments(), default_arguments(cls, data)
+    constructor, defaults = cls.arguments(), default_arguments(cls, data, work.batch_size)
     if "statistics" in defaults:
         defaults = {**defaults, "statistics": stored_form(defaults["statistics"])}
     settings = {k: float(v) if type(v) is int and isinstance(constructor[k], float) else v for k, v in given.items()}
     if "statistics" in settings:
         settings["statistics"] = stored_form(settings["statistics"])
-    arguments = recipe(cls, data) | {k: v for k, v in settings.items() if v != defaults[k]}
+    arguments = recipe(cls, data, work.batch_size) | {k: v for k, v in settings.items() if v != defaults[k]}
     return arguments | ({"seed": work.procedure.seed} if "seed" in cls.arguments() else {})
 
 

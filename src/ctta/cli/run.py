@@ -189,7 +189,7 @@ def run(
     records = run_jobs(jobs, out, workers=workers, ray=ray, save_every=save_every, progress=progress)
     if not quiet:
         echo_classes(records[0])
-        echo_swept(method, dataset.name, sweeps)
+        echo_swept(method, dataset.name, jobs[0].work.batch_size, sweeps)
         echo_steps(records[0], RunFolder(out / records[0].address), learns=learn and get_method(method).learns)
     if as_json:
         write_result(json.dumps([record.to_json() for record in records], indent=1))

@@ -42,17 +42,18 @@ def echo_classes(record: Record) -> None:
     )
 
 
-def echo_swept(method: str, dataset: str, sweeps: Sequence[Mapping[str, object]]) -> None:
+def echo_swept(method: str, dataset: str, batch_size: int, sweeps: Sequence[Mapping[str, object]]) -> None:
     """Print the values of swept arguments that labels leave out: those of the recipe.
 
     Args:
         method: Name of the method.
         dataset: Name of the dataset.
+        batch_size: Images per batch.
         sweeps: The swept arguments of every run; empty mappings without a sweep.
     """
     if not sweeps[0]:
         return
-    usual = default_arguments(get_method(method), dataset)
+    usual = default_arguments(get_method(method), dataset, batch_size)
     values = ", ".join(f"{name}={usual[name]}" for name in sweeps[0])
     typer.echo(f"A row that does not name it has the value of the recipe: {values}.", err=True)
 

@@ -17,7 +17,7 @@ from ctta.augment import AnyView, View
 from ctta.functional import class_means, contrastive, cross_entropy, entropy, nearest_prototype, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics
 from ctta.options import SharedOptions, check_bounds
-from ctta.projection import Projection, projection_of
+from ctta.projection import Projection, projected, projection_of
 from ctta.prototypes import initial_prototypes
 from ctta.recipes import MLP_EXCEPT_DOMAINNET, per_dataset
 from ctta.registry import register
@@ -154,7 +154,7 @@ class DMSE(Adapter):
         # Paper silent: the prototypes move before the loss, which sends no gradient through them.
         p_t, nearest, confident = self.recalibrate(g.detach())  # Eq. 3
         loss_st = 0.5 * (self.consistency(logits, target) + self.consistency(logits_aug, target)).mean()  # Eq. 5
-        loss_cl = contrastive(self.project(torch.stack([p_t[nearest], g, g_aug])), tau=self.tau)  # Eq. 6
+        loss_cl = contrastive(projected(self.project, p_t[nearest], g, g_aug), tau=self.tau)  # Eq. 6
         loss = loss_st + self.lambda_cl * loss_cl  # Eq. 7
         self.descend(loss)
         self.p_t, moved = p_t, (p_t != self.p_t).any(1).sum().item()

@@ -21,7 +21,7 @@ from ctta.errors import ParameterError
 from ctta.functional import contrastive, nearest_prototype, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics, weights_and_biases
 from ctta.options import SharedOptions, check_bounds
-from ctta.projection import Projection, projection_of
+from ctta.projection import Projection, projected, projection_of
 from ctta.prototypes import images_and_labels, initial_prototypes
 from ctta.recipes import MLP_EXCEPT_DOMAINNET, per_dataset
 from ctta.registry import register
@@ -119,7 +119,7 @@ class RMT(Adapter):
         logits_aug, g_aug = augmented()
         _, nearest = nearest_prototype(g.detach(), self.p_0)
         loss_st = 0.5 * (self.consistency(logits, target) + self.consistency(logits_aug, target))  # Eq. 3
-        loss_cl = contrastive(self.project(torch.stack([self.p_0[nearest], g, g_aug])), tau=self.tau)  # Eq. 4
+        loss_cl = contrastive(projected(self.project, self.p_0[nearest], g, g_aug), tau=self.tau)  # Eq. 4
         loss = loss_st + self.lambda_cl * loss_cl
         if self.lambda_src > 0:
             x_src, y_src = self.next_source_batch()

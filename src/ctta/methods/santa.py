@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
@@ -17,7 +16,7 @@ from ctta.augment import AnyView, View
 from ctta.functional import contrastive, cross_entropy, nearest_prototype
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds
-from ctta.projection import Projection, projection_of
+from ctta.projection import Projection, projected, projection_of
 from ctta.prototypes import initial_prototypes
 from ctta.recipes import MLP_EXCEPT_DOMAINNET, per_dataset
 from ctta.registry import register
@@ -100,7 +99,7 @@ class SANTA(Adapter):
         # The student gives the weights and the anchor is in the logarithm: a pull towards the anchor's most likely
         # class.
         loss_sa = 0.5 * (cross_entropy(anchor, logits) + cross_entropy(anchor, logits_aug)).mean()
-        loss_ta = contrastive(self.project(torch.stack([self.p_0[nearest], g, g_aug])), tau=self.tau)
+        loss_ta = contrastive(projected(self.project, self.p_0[nearest], g, g_aug), tau=self.tau)
         loss = loss_sa + self.lambda_cl * loss_ta
         self.descend(loss)
         return Step(logits.detach(), loss.item(), {"loss_sa": loss_sa.item(), "loss_ta": loss_ta.item()})

@@ -21,7 +21,7 @@ from ctta.augment import AnyView, View
 from ctta.functional import class_means, contrastive, entropy, nearest_prototype, symmetric_cross_entropy
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
-from ctta.projection import Projection, projection_of
+from ctta.projection import Projection, projected, projection_of
 from ctta.prototypes import initial_prototypes
 from ctta.recipes import MLP_EXCEPT_DOMAINNET, per_dataset
 from ctta.registry import register
@@ -141,8 +141,8 @@ class Trio(Adapter):
         p_t, nearest, confident = self.recalibrate(g.detach())  # DMSE, Eq. 3
         agreement = [symmetric_cross_entropy(own, target) for own in (logits, *(own for own, _ in views))]
         loss_st = mean_of(agreement).mean()  # DMSE, Eqs. 4 and 5
-        features = torch.stack([p_t[nearest], g, *(own for _, own in views)])
-        loss_cl = contrastive(self.project(features), tau=self.tau)  # DMSE, Eq. 6
+        features = (p_t[nearest], g, *(own for _, own in views))
+        loss_cl = contrastive(projected(self.project, *features), tau=self.tau)  # DMSE, Eq. 6
         loss = loss_st + self.lambda_cl * loss_cl
         rate = min(1.0, len(x) / self.batch_size)
         self.descend(loss, rate=rate)

@@ -55,7 +55,7 @@ def draw_sweep(parameter: str) -> Callable[[Sequence[Outcome]], Figure]:
     def draw(outcomes: Sequence[Outcome]) -> Figure:
         values = [_value(outcome, parameter) for outcome in outcomes]
         first = outcomes[0].records[0].spec
-        default = _number(default_arguments(method(first.method), first.data_name)[parameter])
+        default = _number(default_arguments(method(first.method), first.data_name, first.batch_size)[parameter])
         base = outcomes[values.index(default) if default in values else 0]
         return curves.draw_sweep(
             curves.Sweep(
