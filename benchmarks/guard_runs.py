@@ -14,6 +14,7 @@ import argparse
 import json
 import logging
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -22,12 +23,13 @@ from pathlib import Path
 from benchmarks.guard import Outcome, run
 from benchmarks.guard_streams import Trial
 from ctta._system.files import write_atomically
+from ctta.bench.compare import own_settings
 from ctta.bench.folder import read_records
 from ctta.bench.prepare import method_arguments, open_inputs, source_model, spec_of, stream_of
 from ctta.bench.record import Record
 from ctta.bench.workload import Inputs, Procedure, Workload
 from ctta.datasets import get_dataset
-from ctta.errors import BadData
+from ctta.errors import BadData, CttaError
 from ctta.guard import DEFAULT_TEXT
 from ctta.nets.by_name import load_model
 from ctta.registry import get_method
@@ -83,7 +85,7 @@ def repeat(record: Record, root: Path, rules: str = DEFAULT_TEXT) -> Outcome:
     work = work_of(record, root)
     dataset = get_dataset(work.inputs.stream)
     loaded = load_model(work.inputs.model, work.inputs.weights, classes=dataset.classes)
-    opened = open_inputs(work, dataset, keep=True)
+    opened = open_inputs(work, dataset)
     source = source_model(loaded, opened)
     stream = stream_of(work, opened, source)
     address = spec_of(work, loaded, stream, opened.facts).address
@@ -95,7 +97,7 @@ def repeat(record: Record, root: Path, rules: str = DEFAULT_TEXT) -> Outcome:
 
 
 def repeatable(record: Record) -> bool:
-    """Whether a guard has something to do in the run of a record, and the run can be rebuilt from it."""
+    """Whether the method of a record's run learns freely, without source data: a guard has something to do."""
     spec = record.spec
     alone = spec.learn and spec.source_data is None and not spec.rest_on and spec.resets == "never"
     return alone and get_method(_method(record)).learns
@@ -111,7 +113,8 @@ def title_of(record: Record) -> str:
     spec = record.spec
     images = "all" if spec.images is None else spec.images
     where = f"{spec.data_name} {spec.model_name} {spec.protocol_name} {spec.severity} {spec.batch_size} {images}"
-    return f"{where} {spec.method.partition('@')[0]} seed {spec.seed}"
+    own = "".join(f" {name}={value}" for name, value in sorted(own_settings(spec).items()))
+    return f"{where} {spec.method.partition('@')[0]}{own} seed {spec.seed}"
 
 
 def chosen(records: Sequence[Record], args: argparse.Namespace) -> list[Record]:
@@ -129,8 +132,8 @@ def chosen(records: Sequence[Record], args: argparse.Namespace) -> list[Record]:
     return sorted(found, key=lambda record: (record.images, title_of(record), record.address))
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Repeat the requested runs and print one line for each."""
+def main(arguments: list[str] | None = None) -> int:
+    """Repeat the requested runs and print two lines for each; return 1 if one could not be repeated."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.guard_runs",
         description=__doc__,
@@ -149,16 +152,23 @@ def main(arguments: list[str] | None = None) -> None:
     logging.getLogger("ctta").setLevel(logging.ERROR)
     outcomes = json.loads(args.json.read_bytes()) if args.json is not None and args.json.exists() else []
     done = {(outcome["task"], outcome["rules"]) for outcome in outcomes}
+    failed = 0
     for record in chosen(read_records(args.runs), args):
         if (record.address, args.rules) in done:
             continue
-        outcome = repeat(record, args.root, args.rules)
+        try:
+            outcome = repeat(record, args.root, args.rules)
+        except (CttaError, OSError) as error:
+            print(f"{title_of(record)}\n    not repeated: {error}", flush=True)
+            failed += 1
+            continue
         named = replace(outcome, method=outcome.method.rpartition(":")[2])
         outcomes.append(vars(named) | {"verdict": named.verdict(), "title": title_of(record)})
         print(f"{title_of(record)}\n    {named}", flush=True)
         if args.json is not None:
             write_atomically(args.json, json.dumps(outcomes, indent=1).encode())
+    return int(failed > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

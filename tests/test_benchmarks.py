@@ -126,6 +126,12 @@ def test_a_published_run_is_repeated_with_a_guard(tmp_path: Path) -> None:
     outcome = guard_runs.repeat(record, tmp_path)
     assert (outcome.batches, outcome.alarms) == (6, [])
     assert outcome.guarded == pytest.approx(record.mean)
+    kept = tmp_path / "guard.json"
+    command_line = [str(tmp_path), "--root", str(tmp_path), "--json", str(kept)]
+    assert guard_runs.main(command_line) == guard_runs.main([*command_line, "--methods", "tent", "dmse"]) == 0
+    (row,) = json.loads(kept.read_bytes())
+    assert (row["task"], row["alarms"], row["title"][:6]) == (record.address, [], "digits")
+    assert guard_runs.main([*command_line, "--seeds", "1"]) == 0
     longer = replace(record, spec=replace(record.spec, images=50))
     with pytest.raises(BadData, match="is another one"):
         guard_runs.repeat(longer, tmp_path)
@@ -148,6 +154,10 @@ def test_the_shares_of_overconfidence_are_those_of_a_plain_loop(monkeypatch: pyt
     assert found.expected == pytest.approx(sum(doubts) / len(doubts), abs=1e-5)
     assert found.wrong == pytest.approx(sum(wrong) / len(wrong))
     assert found.changed == pytest.approx(sum(changed) / len(changed))
+    # Each batch counts 0.9 times the next, and ten images count as calibrated.
+    half = len(doubts) // 2
+    many = 0.9 * sum(changed[:half]) + sum(changed[half:]) + 10
+    assert found.overconfidence == pytest.approx(max(many / (0.9 * sum(doubts[:half]) + sum(doubts[half:]) + 10), 1))
 
 
 def test_every_target_belongs_to_a_row_that_is_measured() -> None:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ctta.adapter import Adapter
 
-#: Marks the methods that predict after using the batch, wherever errors are shown: their rows are not strictly
-#: prequential.
+#: Marks the methods that predict after using the batch, or a part of it, wherever errors are shown: their rows are not
+#: strictly prequential.
 AFTER = "†"
-AFTER_NOTE = f"{AFTER} predicts after using the batch"
+AFTER_NOTE = f"{AFTER} predicts after using the batch, or a part of it"
 
 PATH = Path(__file__).parent / "data" / "methods.json"
 

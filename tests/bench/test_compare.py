@@ -51,7 +51,7 @@ def test_methods_that_predict_after_using_the_batch_are_marked_and_a_note_explai
     lame = record("lame", settings={"affinity": "rbf", "k": 5})
     table = rows([record("tent"), lame])
     assert [row.label for row in table] == ["tent", "lame†"]
-    note = "† predicts after using the batch"
+    note = "† predicts after using the batch, or a part of it"
     for form in ("text", "markdown"):
         assert note in text_table(table, form)
         assert "†" not in text_table(rows([record("tent"), record("roid", settings={})]), form)

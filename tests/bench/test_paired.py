@@ -126,6 +126,6 @@ def test_marks_need_not_be_typed_and_are_explained_below_the_table() -> None:
     table, logs = table_of({("lame", 0): steps_of(FIRST), ("bn", 0): steps_of(SECOND)})
     pairing = pair_rows(table, lambda record: logs[record.address], "lame")
     assert pairing.against == "lame†"
-    assert paired_table(pairing).endswith("\n† predicts after using the batch\n")
+    assert paired_table(pairing).endswith("\n† predicts after using the batch, or a part of it\n")
     without, logs = table_of({("tent", 0): steps_of(FIRST), ("bn", 0): steps_of(SECOND)})
     assert "†" not in paired_table(pair_rows(without, lambda record: logs[record.address], "tent"))

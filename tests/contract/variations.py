@@ -24,7 +24,8 @@ def noisy(x: Tensor, generator: torch.Generator) -> Tensor:
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "cotta": {"views": 2},
     "memo": {"views": 2, "view": noisy},
-    "note": {"update_every": 8, "memory_size": 16},
+    # At most one update in a batch of 8, and not always at its end.
+    "note": {"update_every": 12, "memory_size": 16},
     "obao": {"buffer_size": 16, "replay": 8, "e_margin": 1.0},
     "petal": {"views": 2},
     "petta": {"memory_size": 16},

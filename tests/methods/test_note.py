@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,8 +12,6 @@ from torch import Tensor, nn
 
 import ctta
 from ctta.methods._parts.note import IABN, BalancedReservoir
-from ctta.testing.prequential import ask_and_learn_is_step, forget_leaves_no_trace
-from ctta.testing.subject import Subject
 from reference import net, stream
 
 
@@ -120,6 +117,17 @@ def test_images_after_an_update_inside_a_batch_are_predicted_after_it(size: int,
     assert sum(step.log["updates"] for step in found) == len(images) // update_every
 
 
-@pytest.mark.parametrize("check", [ask_and_learn_is_step, forget_leaves_no_trace])
-def test_an_update_inside_a_batch_is_undone_with_it(check: Callable[[Subject], None]) -> None:
-    check(Subject(lambda model, **given: ctta.NOTE(model, memory_size=8, update_every=6, **given)))
+@pytest.mark.parametrize("reset_every", [None, 1])
+def test_logits_that_are_not_finite_undo_the_updates_of_their_batch(reset_every: int | None) -> None:
+    options = {"memory_size": 8, "update_every": 6, "lr": 0.05, "reset_every": reset_every}
+    adapter = ctta.NOTE(net(), **options)
+    adapter.step(stream()[0])
+    before = adapter.state_dict() if reset_every is None else ctta.NOTE(net(), **options).state_dict()
+    last = stream()[1][14:]
+    adapter.student.register_forward_hook(
+        lambda module, given, logits: logits * (torch.nan if torch.equal(given[0][-2:], last) else 1)
+    )
+    assert adapter.step(stream()[1]).log["skipped"] == 1
+    for name in ("student.model.bn1.weight", "memory.seen"):
+        found, expected = adapter.state_dict().get(name), before.get(name)
+        assert found is expected is None or torch.equal(found, expected)

@@ -308,6 +308,7 @@ def test_requests_of_both_front_ends_share_their_memory() -> None:
                 with pytest.raises(triton.InferenceServerException, match="Other requests hold") as refused:
                     client.infer("tiny", sent(images(8)))
                 assert refused.value.status() == "StatusCode.RESOURCE_EXHAUSTED"
+                assert client.is_model_ready("tiny")
             client.infer("tiny", sent(images(8)))
             front.bodies.take(4 * max(front.most_bytes, front.most_state_bytes))  # the call has returned its share
 

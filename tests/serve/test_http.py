@@ -180,6 +180,21 @@ def test_a_full_queue_says_when_to_try_again_and_a_client_that_goes_away_is_not_
         assert server.service.stream("default").answered == 4
 
 
+def test_a_damaged_stream_is_refused_and_counted_until_it_is_repaired() -> None:
+    with running() as server:
+        folder = server.service._folders.of("a")
+        folder.mkdir(parents=True)
+        (folder / "snapshots.json").write_text("{")
+        asked = request(images(2), parameters={"sequence_id": "a"})
+        assert "ctta_damaged_streams 0.0" in server.call("GET", "/metrics").content.decode()
+        said = server.call("POST", INFER, asked)
+        assert (said.status, said.json()["type"]) == (500, "DamagedStream")
+        assert "ctta_damaged_streams 1.0" in server.call("GET", "/metrics").content.decode()
+        (folder / "snapshots.json").unlink()
+        assert server.call("POST", INFER, asked).status == 200
+        assert "ctta_damaged_streams 0.0" in server.call("GET", "/metrics").content.decode()
+
+
 def test_a_stopped_learner_is_unavailable_and_other_streams_answer() -> None:
     with running() as server:
         server.call("POST", INFER, request(images(2), parameters={"sequence_id": "a"}))

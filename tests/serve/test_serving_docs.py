@@ -66,7 +66,7 @@ def test_every_metric_exists() -> None:
     named = set(re.findall(r"ctta_[a-z_]+", TEXT))
     with serving() as service:
         ask(service, images(8))
-        metrics = Metrics(service.streams, 2)
+        metrics = Metrics(service.streams, 2, service.damaged)
         metrics.request("grpc", "OK")
         metrics.answered("cam", 0.1)
         known = set(re.findall(r"^# HELP (ctta_[a-z_]+) ", metrics.text().decode(), re.MULTILINE))

@@ -103,7 +103,8 @@ class BatchPart(MethodPart):
 
     def _learn(self, x: Tensor) -> Learning:
         self._refuse_too_small(x)
-        if self.reset_every is not None and self.steps and self.steps % self.reset_every == 0:
+        reset_due = self.reset_every is not None and self.steps > 0 and self.steps % self.reset_every == 0
+        if reset_due:
             self.restore()
         logits, step = None, None
         self._tell_networks()
@@ -123,6 +124,8 @@ class BatchPart(MethodPart):
                         step = finish(work)
                     self._refuse_result(step)
         except _NonFiniteStep:
+            if not self.predicts_first:  # it may have learnt from a part of the batch before the step ended
+                self._take_back(reset_due)
             self._count_skipped()
         finally:
             self._drop_gradients()
@@ -135,6 +138,17 @@ class BatchPart(MethodPart):
         elif self._follows_predictions:
             self.recent_classes = with_batch(self.recent_classes, step.logits)
         return Step(step.logits, step.loss, {**step.log, "diversity": diversity(step.logits).item()})
+
+    def _take_back(self, reset_due: bool) -> None:
+        """Undo what a step has changed so far, except a reset at its beginning and the images in the window."""
+        if self._undo is None:
+            return
+        window = None if self._window is None else self._window.state()
+        self._undo.put_back()
+        if self._window is not None and window is not None:
+            self._window.load(window)
+        if reset_due:
+            self.restore()
 
     def _refuse_work(self, work: object) -> None:
         if not isinstance(work, (Step, Generator)):

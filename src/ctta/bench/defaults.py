@@ -21,8 +21,8 @@ def recipe(cls: type[Adapter], data: str, batch_size: int | None = None) -> dict
     Args:
         cls: The method.
         data: Name of the dataset; an unknown one has no recipe.
-        batch_size: Images per batch: the value of an argument of this name that the recipe sets, such as ROID's. None
-            leaves it at the published value.
+        batch_size: Images per batch: the value of an argument of this name in a published recipe, such as ROID's. None
+            leaves it at the published value. A recipe that a dataset defines itself is used as it is.
     """
     return _on(cls.recipes, cls.__name__.lower(), data, batch_size)
 
@@ -70,7 +70,7 @@ def _on(
         return {}
     chosen = dataset.recipe
     found = dict(recipes.get(chosen, {}) if isinstance(chosen, str) else chosen.get(method, {}))
-    if batch_size is not None and "batch_size" in found:
+    if batch_size is not None and isinstance(chosen, str) and "batch_size" in found:
         found["batch_size"] = batch_size
     return found | {"mirror": False} if "mirror" in found and not dataset.mirror else found
 

@@ -68,7 +68,7 @@ def _methods() -> Rows:
                 "learns": facts.learns,
                 "source-free": "yes" if facts.source_free else "no",
                 "passes": f"{facts.forward} forward, {facts.backward} backward",
-                "predicts": "first" if facts.predicts_first else "after using the batch",
+                "predicts": "first" if facts.predicts_first else "after using the batch, or a part of it",
                 "summary": facts.summary,
             }
         rows.append({"method": entry.name, "from": entry.origin, **shown})

@@ -93,8 +93,9 @@ class CMF(ROID):
         """Filter the hidden model h, then average: theta <- gamma theta + (1 - gamma) h for the trained parameters."""
         source, theta = flat(self.source_of_trained()), flat(self.trained)
         h = source if self.hidden is None else self.hidden.lerp(source, 1 - self.alpha)  # predict
-        v = self.drift if self.variance is None else self.alpha**2 * self.variance.item() + self.drift
-        kept = _rounded((1 - self.drift) / (v + 1 - self.drift))
+        before = 0.0 if self.variance is None else self.alpha**2 * self.variance.item()
+        v = before + self.drift
+        kept = _rounded((1 - self.drift) / (1 + before))  # beta = r / (v + r) with r = 1 - drift
         h = h.lerp(theta, 1 - kept)  # update
         self.hidden, self.variance = h, theta.new_tensor(kept * v)
         # Differs from the authors' code, which offers to average with the predicted h ("op") but takes the updated one

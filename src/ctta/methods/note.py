@@ -40,8 +40,8 @@ class NOTE(Adapter):
         memory_size: The number of images held.
         update_every: How many images pass between two updates, whatever the size of the batches.
         statistics_share: The share of the reservoir at each update of the stored statistics.
-        learned_statistics: Predict with the stored statistics. If False, those of the batch are used (an ablation of
-            the paper), and batches of ``update_every`` images are needed to reproduce it.
+        learned_statistics: Predict with the stored statistics. If False, those of the images between two updates are
+            used (an ablation of the paper). Batches of ``update_every`` images, or of a multiple, reproduce it.
         temperature: Divides the logits in the entropy that is minimised.
         shared: Options that every method takes; see `Adapter`. The default here is Adam with lr 0.0001.
 
@@ -55,6 +55,8 @@ class NOTE(Adapter):
 
     trains = "the weights and biases of batch norms"
     uses_batch_statistics = False
+    # An update may fall into a batch: the images after it are predicted after learning from those before it.
+    predicts_first = False
     # For a batch of `update_every` images: the batch, then the reservoir.
     passes = (2, 1)
     defaults: ClassVar[SharedOptions] = {"lr": 1e-4, "nesterov": False}

@@ -127,10 +127,10 @@ class SAR(SparesLastStage, Adapter):
         if len(sure):
             last = loss.detach() if self.average is None else self.average
             self.average = 0.9 * last + 0.1 * loss.detach()
+        # Differs from the authors' code, which hard-codes 0.2, and always keeps the average after a reset.
         if self.average is not None and self.average < self.reset_constant:
-            # Differs from the authors' code, which hard-codes 0.2.
             average = self.average
-            self.restore()
+            self.restore()  # starts a new average, too
             if self.stale_average:
                 self.average = average
             log["restored"] = 1.0

@@ -74,9 +74,17 @@ class Folders:
             )
         return indices
 
+    def note_damage(self, stream: str) -> None:
+        """Remember that a stream could not be read.
+
+        Args:
+            stream: The stream's name.
+        """
+        self._damaged.add(self.of(stream))
+
     def damaged(self) -> int:
-        """Return how many of the streams that `saved` left out still cannot be read."""
-        return sum(map(_is_damaged, self._damaged))
+        """Return how many of the streams that could not be read still cannot."""
+        return sum(map(_is_damaged, tuple(self._damaged)))
 
     def remove(self, stream: str) -> None:
         """Remove everything of a stream. A crash leaves each of its folders either whole or removed.

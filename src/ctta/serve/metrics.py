@@ -77,7 +77,7 @@ class Metrics:
         self,
         streams: Callable[[], Sequence[StreamStatus]],
         most_streams: int,
-        damaged: Callable[[], int] = lambda: 0,
+        damaged: Callable[[], int],
     ) -> None:
         self._registry = CollectorRegistry()
         self._most = most_streams

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
-from ctta.errors import ParameterError, ServiceClosing, TooManyStreams, UnknownLane, WrongMode
+from ctta.errors import DamagedStream, ParameterError, ServiceClosing, TooManyStreams, UnknownLane, WrongMode
 from ctta.guard import DEFAULT_RULES, Rule
 from ctta.guarded import Guarded
 from ctta.serve.checks import check_ask, check_limits, check_name
@@ -360,18 +360,22 @@ class Service:
             return self._lanes[name]
 
     def _open(self, name: str, events: Events | None = None) -> Lane:
-        lane = open_lane(
-            name,
-            self._new_learner,
-            folders=self._folders,
-            kind=self._kind,
-            writer=self._writer,
-            limits=self.limits,
-            classes=self.num_classes,
-            mode=self._mode,
-            events=events,
-            clock=self._clock,
-        )
+        try:
+            lane = open_lane(
+                name,
+                self._new_learner,
+                folders=self._folders,
+                kind=self._kind,
+                writer=self._writer,
+                limits=self.limits,
+                classes=self.num_classes,
+                mode=self._mode,
+                events=events,
+                clock=self._clock,
+            )
+        except DamagedStream:
+            self._folders.note_damage(name)
+            raise
         if self._tracking is not None and events is None:
             lane.subscribe(self._tracking.events)
         return lane
