@@ -90,6 +90,35 @@ class Outcome:
         )
 
 
+class Kept:
+    """Outcomes that a JSON file keeps as they come; without a file nothing is kept.
+
+    Args:
+        path: The file, which may have outcomes of an earlier call; None for no file.
+        keys: The fields by which an outcome is the same as an earlier one.
+    """
+
+    def __init__(self, path: Path | None, keys: Sequence[str]) -> None:
+        self._path = path
+        self._rows = json.loads(path.read_bytes()) if path is not None and path.exists() else []
+        self._done = {tuple(row[key] for key in keys) for row in self._rows}
+
+    def __contains__(self, values: tuple[object, ...]) -> bool:
+        """Whether the file already had an outcome with these values of the keys."""
+        return values in self._done
+
+    def add(self, outcome: Outcome, **more: object) -> None:
+        """Keep an outcome with its verdict.
+
+        Args:
+            outcome: The outcome.
+            more: Further fields.
+        """
+        self._rows.append(vars(outcome) | {"verdict": outcome.verdict()} | more)
+        if self._path is not None:
+            write_atomically(self._path, json.dumps(self._rows, indent=1).encode())
+
+
 class Remembering(Reference):
     """A reference that is asked twice for every batch, by the guard and for the baseline, and computes it once."""
 
@@ -189,21 +218,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args(arguments)
     logging.getLogger("ctta").setLevel(logging.ERROR)
-    outcomes = json.loads(args.json.read_bytes()) if args.json is not None and args.json.exists() else []
-    done = {tuple(outcome[key] for key in KEYS) for outcome in outcomes}
+    kept = Kept(args.json, KEYS)
     for name in args.tasks:
         task = TASKS[name](args.data)
         for method in args.methods:
             for trial in _trials(name, task, method, args.bad):
                 if args.only and trial.name not in args.only:
                     continue
-                if (name, method, trial.name, args.rules, len(trial.batches)) in done:
+                if (name, method, trial.name, args.rules, len(trial.batches)) in kept:
                     continue
                 outcome = run(name, method, trial, task.source, rules=args.rules, compare=args.unguarded)
-                outcomes.append(vars(outcome) | {"verdict": outcome.verdict()})
+                kept.add(outcome)
                 print(outcome, flush=True)
-                if args.json is not None:
-                    write_atomically(args.json, json.dumps(outcomes, indent=1).encode())
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ With ``--json`` the outcomes are kept as they come, and those that are in the fi
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import shlex
 import sys
@@ -20,9 +19,8 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.guard import Outcome, run
+from benchmarks.guard import Kept, Outcome, run
 from benchmarks.guard_streams import Trial
-from ctta._system.files import write_atomically
 from ctta.bench.compare import own_settings
 from ctta.bench.folder import read_records
 from ctta.bench.prepare import method_arguments, open_inputs, source_model, spec_of, stream_of
@@ -150,11 +148,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args(arguments)
     logging.getLogger("ctta").setLevel(logging.ERROR)
-    outcomes = json.loads(args.json.read_bytes()) if args.json is not None and args.json.exists() else []
-    done = {(outcome["task"], outcome["rules"]) for outcome in outcomes}
+    kept = Kept(args.json, ("task", "rules"))
     failed = 0
     for record in chosen(read_records(args.runs), args):
-        if (record.address, args.rules) in done:
+        if (record.address, args.rules) in kept:
             continue
         try:
             outcome = repeat(record, args.root, args.rules)
@@ -163,10 +160,8 @@ def main(arguments: list[str] | None = None) -> int:
             failed += 1
             continue
         named = replace(outcome, method=outcome.method.rpartition(":")[2])
-        outcomes.append(vars(named) | {"verdict": named.verdict(), "title": title_of(record)})
+        kept.add(named, title=title_of(record))
         print(f"{title_of(record)}\n    {named}", flush=True)
-        if args.json is not None:
-            write_atomically(args.json, json.dumps(outcomes, indent=1).encode())
     return int(failed > 0)
 
 
