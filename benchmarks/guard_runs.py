@@ -21,15 +21,14 @@ from pathlib import Path
 
 from benchmarks.guard import Kept, Outcome, run
 from benchmarks.guard_streams import Trial
+from ctta.bench.arguments import method_arguments
 from ctta.bench.compare import own_settings
 from ctta.bench.folder import read_records
-from ctta.bench.prepare import method_arguments, open_inputs, source_model, spec_of, stream_of
+from ctta.bench.prepare import prepare
 from ctta.bench.record import Record
 from ctta.bench.workload import Inputs, Procedure, Workload
-from ctta.datasets import get_dataset
 from ctta.errors import BadData, CttaError
 from ctta.guard import DEFAULT_TEXT
-from ctta.nets.by_name import load_model
 from ctta.registry import get_method
 
 
@@ -81,17 +80,13 @@ def repeat(record: Record, root: Path, rules: str = DEFAULT_TEXT) -> Outcome:
         BadData: If the rebuilt run is another one than the record's.
     """
     work = work_of(record, root)
-    dataset = get_dataset(work.inputs.stream)
-    loaded = load_model(work.inputs.model, work.inputs.weights, classes=dataset.classes)
-    opened = open_inputs(work, dataset)
-    source = source_model(loaded, opened)
-    stream = stream_of(work, opened, source)
-    address = spec_of(work, loaded, stream, opened.facts).address
+    prepared = prepare(work)
+    address = prepared.specification().address
     if address != record.address:
         raise BadData(f"The run rebuilt from record {record.address} is another one, {address}: its command differs.")
     options = {name: value for name, value in method_arguments(work).items() if name != "precision"}
-    trial = Trial("healthy", [(batch.x, batch.y) for batch in stream], 0, options)
-    return run(record.address, work.procedure.method, trial, source, rules=rules, compare=False)
+    trial = Trial("healthy", [(batch.x, batch.y) for batch in prepared.stream], 0, options)
+    return run(record.address, work.procedure.method, trial, prepared.source, rules=rules, compare=False)
 
 
 def repeatable(record: Record) -> bool:

@@ -10,8 +10,9 @@ import pytest
 
 from ctta import nets
 from ctta.bench.defaults import batch_size
+from ctta.bench.inputs import open_stream
 from ctta.bench.jobs import Inputs, Job
-from ctta.bench.prepare import open_stream, spec_of
+from ctta.bench.specification import spec_of
 from ctta.paper import experiment
 from ctta.paper.reproduce import Request, plan
 from ctta.statistics import Batch, Share

@@ -17,12 +17,12 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from ctta import Adapter, nets
+from ctta.bench.arguments import method_arguments
 from ctta.bench.compare import rows
 from ctta.bench.defaults import batch_size
 from ctta.bench.executors import run_jobs
 from ctta.bench.folder import RunFolder, read_record, read_records
 from ctta.bench.jobs import execute
-from ctta.bench.prepare import method_arguments
 from ctta.bench.record import SCHEMA, Record
 from ctta.bench.workload import Inputs, Procedure, Workload
 from ctta.cli import app

@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from cli.command import ctta as cli
-from ctta.bench.prepare import open_stream
+from ctta.bench.inputs import open_stream
 from ctta.corruptions import _FUNCTIONS as FUNCTIONS
 from ctta.corruptions import CORRUPTIONS, HELD_OUT
 from ctta.datasets import DATASETS, Dataset, get_dataset, locate, register

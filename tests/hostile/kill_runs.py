@@ -13,8 +13,8 @@ import torch
 
 import ctta.bench.executors  # noqa: F401
 from ctta import nets
+from ctta.bench.arguments import build_adapter
 from ctta.bench.folder import read_record
-from ctta.bench.prepare import build_adapter
 from ctta.cli import app
 from ctta.datasets.digits import digits
 from hostile.tally import Tally

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from ctta._system.device import choose_device
 from ctta.adapter import Adapter
+from ctta.bench.arguments import build_adapter
 from ctta.bench.executors import Threads, run_tasks
-from ctta.bench.prepare import build_adapter, open_stream, spec_of
+from ctta.bench.inputs import open_stream
 from ctta.bench.progress import ProgressDisplay, step_cost
 from ctta.bench.record import Record
 from ctta.bench.run import Run
 from ctta.bench.spec import RunSpec
+from ctta.bench.specification import spec_of
 from ctta.bench.workload import Inputs, Procedure, Workload
 from ctta.corruptions import CORRUPTIONS
 from ctta.errors import ParameterError

@@ -6,29 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
 from ctta._system.device import choose_device
-from ctta._system.imports import no_exit, user_code
+from ctta._system.imports import no_exit
 from ctta.adapter import Adapter
+from ctta.bench.arguments import build_adapter, method_arguments
 from ctta.bench.folder import RunFolder
-from ctta.bench.prepare import (
-    build_adapter,
-    check_model,
-    method_arguments,
-    open_inputs,
-    source_model,
-    spec_of,
-    stream_of,
-)
+from ctta.bench.prepare import prepare
 from ctta.bench.progress import RunStarted
 from ctta.bench.record import Record
 from ctta.bench.run import Run
 from ctta.bench.tracked_run import TrackedRun
 from ctta.bench.workload import Inputs, Procedure, Workload
-from ctta.classifier import Classifier
-from ctta.datasets import get_dataset
-from ctta.nets.by_name import load_model
 from ctta.track import Target, check_targets
 
 __all__ = ["Inputs", "Job", "Procedure", "RunOptions", "Workload", "do", "execute", "measure_source"]
@@ -107,27 +95,22 @@ def _execute(job: Job, folder: Path, *, save_every: float, progress: RunStarted 
     work, options = job.work, job.options
     check_targets(options.track)
     method_arguments(work)  # refuse invalid settings before anything large is read
-    device = choose_device(options.device)
-    dataset = get_dataset(work.inputs.stream)
-    loaded = load_model(work.inputs.model, work.inputs.weights, classes=dataset.classes)
-    opened = open_inputs(work, dataset)
-    model = _moved(source_model(loaded, opened), device)
-    stream = stream_of(work, opened, model).on(device)
-    check_model(work.inputs.model, model, dataset, opened, stream)
-    spec = spec_of(work, loaded, stream, opened.facts)
+    prepared = prepare(work, choose_device(options.device))
+    prepared.check()
+    spec, source = prepared.specification(), prepared.source
 
     def build() -> Adapter:
-        return build_adapter(work, model)
+        return build_adapter(work, source)
 
     run = Run(
         spec,
         build,
-        model,
-        stream,
+        source,
+        prepared.stream,
         command=options.command,
         keep=options.keep,
-        data_title=opened.title,
-        class_names=opened.class_names,
+        data_title=prepared.images.title,
+        class_names=prepared.images.class_names,
     )
     if not options.track:
         return run.execute(folder, save_every=save_every, progress=progress)
@@ -144,16 +127,7 @@ def measure_source(job: Job, progress: Callable[[str, int, int], None] | None = 
         job: The job.
         progress: Called with the name of the current part, the number of images done and the total.
     """
-    inputs = job.work.inputs
-    dataset = get_dataset(inputs.stream)
-    loaded, opened = load_model(inputs.model, inputs.weights, classes=dataset.classes), open_inputs(job.work, dataset)
-    source = _moved(source_model(loaded, opened), choose_device(job.options.device))
-    stream_of(job.work, opened, source, progress=progress)
-
-
-def _moved(model: Classifier, device: torch.device) -> Classifier:
-    with user_code("Moving the model"):
-        return model.to(device)
+    prepare(job.work, choose_device(job.options.device), progress=progress)
 
 
 #: Earlier name of `execute`.

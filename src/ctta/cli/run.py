@@ -125,6 +125,7 @@ def run(
     stream, data = locate(stream, data)
     dataset = get_dataset(stream)
     model = model or default_model(dataset)
+    from ctta.bench.arguments import method_arguments  # noqa: PLC0415
     from ctta.bench.executors import run_jobs  # noqa: PLC0415
     from ctta.bench.folder import RunFolder  # noqa: PLC0415
     from ctta.bench.jobs import (  # noqa: PLC0415 - help and typing errors need no torch
@@ -135,7 +136,6 @@ def run(
         Workload,
         measure_source,
     )
-    from ctta.bench.prepare import method_arguments  # noqa: PLC0415
     from ctta.cli.bar import parts_bar  # noqa: PLC0415
     from ctta.cli.progress import RunsDisplay  # noqa: PLC0415
     from ctta.cli.steps import echo_classes, echo_steps, echo_swept  # noqa: PLC0415
