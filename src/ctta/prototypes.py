@@ -66,7 +66,7 @@ def prototypes_from_source(
         means, seen = class_means(g, y.to(weight.device), len(weight))
         sums += means * seen.unsqueeze(1)
         counts += seen
-        if int(counts.sum()) > most:
+        if int(counts.sum()) >= most:
             break
     empty = counts == 0
     if empty.any() and missing == "raise":

@@ -185,6 +185,12 @@ def test_an_absent_class_is_named_not_nan() -> None:
     assert filled.isfinite().all() and torch.equal(filled[1:], ctta.Classifier(net()).weight[1:])
 
 
+def test_prototypes_read_no_batch_after_the_last_image_they_want() -> None:
+    loader = iter([source_batches()[0]] * 3)
+    ctta.prototypes_from_source(net(), loader, most=2 * 16, missing="classifier")
+    assert len(list(loader)) == 1
+
+
 def test_roid_divides_by_the_configured_batch_size() -> None:
     losses = [ctta.ROID(net(), batch_size=b).step(stream()[0][:8]).loss for b in (8, 16, None)]
     assert losses[0] == losses[2] and losses[1] == pytest.approx(losses[0] / 2)
