@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -92,6 +93,23 @@ def test_a_file_is_run_once_until_it_changes(tmp_path: Path) -> None:
 def test_a_file_named_as_a_module_in_use_does_not_replace_it(tmp_path: Path) -> None:
     assert load_object(f"{written(tmp_path, 'dumps = 3', 'json.py')}:dumps") == 3
     assert sys.modules["json"] is json
+
+
+def test_a_file_named_as_a_module_not_imported_yet_does_not_replace_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("installed", "own"):
+        (tmp_path / folder).mkdir()
+        written(tmp_path / folder, f"value = {folder!r}", "not_imported_yet.py")
+    monkeypatch.syspath_prepend(tmp_path / "installed")
+    assert load_object(f"{tmp_path / 'own' / 'not_imported_yet.py'}:value") == "own"
+    assert importlib.import_module("not_imported_yet").value == "installed"
+
+
+def test_a_file_in_a_folder_that_is_searched_keeps_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    module = load_module(str(written(tmp_path, "", "found_by_its_name.py")))
+    assert importlib.import_module("found_by_its_name") is module
 
 
 def test_a_failed_import_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -203,10 +203,20 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def _module_name(path: Path) -> str:
-    """Name the module of a file: its stem, unless a module of that name may exist already."""
-    taken = path.stem in sys.modules or path.stem in sys.builtin_module_names or not path.stem.isidentifier()
-    suffix = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
-    return f"_ctta_user_{suffix}" if taken else path.stem
+    """Name the module of a file: its stem, unless that is no name or belongs to another module."""
+    if path.stem.isidentifier() and not _is_taken(path):
+        return path.stem
+    return f"_ctta_user_{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
+
+
+def _is_taken(path: Path) -> bool:
+    """Return whether a file's stem is the name of a module in use, or of one that could be imported from elsewhere."""
+    if path.stem in sys.modules:
+        return True
+    spec = importlib.util.find_spec(path.stem)
+    if spec is None:
+        return False
+    return not spec.has_location or Path(str(spec.origin)).resolve().parent != path.parent
 
 
 @contextmanager
