@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from ctta.testing.models import CLASSES, SIDE, seeded
+from ctta.testing.models import CLASSES, SIDE, centred, seeded
 
 _DIM = 16
 _PATCH = 4
@@ -48,7 +48,7 @@ class IndexedNet(nn.Module):
         Args:
             x: Images (N, 3, 16, 16) in [0, 1].
         """
-        logits: Tensor = self.head((self.stem(_centred(x)) + self.looked_up()).relu().mean((2, 3)))
+        logits: Tensor = self.head((self.stem(centred(x)) + self.looked_up()).relu().mean((2, 3)))
         return logits
 
     def looked_up(self) -> Tensor:
@@ -75,7 +75,7 @@ class AliasedNet(nn.Module):
         Args:
             x: Images (N, 3, 16, 16) in [0, 1].
         """
-        g = self.features(_centred(x)).mean((2, 3))
+        g = self.features(centred(x)).mean((2, 3))
         logits: Tensor = self.head(self.norm(g + self.second(self.first(g).relu())))
         return logits
 
@@ -97,7 +97,7 @@ class MixedNet(nn.Module):
         Args:
             x: Images (N, 3, 16, 16) in [0, 1].
         """
-        patches = F.unfold(_centred(x.to(self.embed.weight.dtype)), _PATCH, stride=_PATCH).mT  # (N, T, 48)
+        patches = F.unfold(centred(x.to(self.embed.weight.dtype)), _PATCH, stride=_PATCH).mT  # (N, T, 48)
         tokens = self.norm1(self.embed(patches).to(self.norm1.weight.dtype).mT).mT.relu()
         mixed = self.mix(tokens.to(self.mix.weight.dtype)).to(tokens.dtype)
         logits: Tensor = self.head(self.norm2(tokens + mixed).relu().mean(1))
@@ -123,7 +123,7 @@ class CountingNet(nn.Module):
         Args:
             x: Images (N, 3, 16, 16) in [0, 1].
         """
-        x = _centred(x)
+        x = centred(x)
         with torch.no_grad():
             self.calls += 1
             self.average.lerp_(x.mean((0, 2, 3), keepdim=True), 0.1)
@@ -149,7 +149,7 @@ class ExtraStateNet(nn.Module):
             x: Images (N, 3, 16, 16) in [0, 1].
         """
         self.calls += 1
-        logits: Tensor = self.head(self.gain * self.stem(_centred(x)).mean((2, 3)))
+        logits: Tensor = self.head(self.gain * self.stem(centred(x)).mean((2, 3)))
         return logits
 
     def get_extra_state(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class SharedBufferNet(nn.Module):
         Args:
             x: Images (N, 3, 16, 16) in [0, 1].
         """
-        logits: Tensor = self.head(self.second(self.first(self.stem(_centred(x)).mean((2, 3)))))
+        logits: Tensor = self.head(self.second(self.first(self.stem(centred(x)).mean((2, 3)))))
         return logits
 
 
@@ -223,7 +223,7 @@ class GrowingNet(nn.Module):
         Args:
             x: Images (N, 3, 16, 16) in [0, 1].
         """
-        g = self.stem(_centred(x)).mean((2, 3))
+        g = self.stem(centred(x)).mean((2, 3))
         if not self.training:
             g = g - 0.1 * self.remembered(g.detach().mean(0))
         logits: Tensor = self.head(g)
@@ -320,7 +320,3 @@ FAMILIES: Mapping[str, Callable[[], nn.Module]] = {
         grown_buffers,
     )
 }
-
-
-def _centred(x: Tensor) -> Tensor:
-    return 4 * (x - 0.5)

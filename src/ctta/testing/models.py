@@ -41,7 +41,7 @@ class ConvNet(nn.Module):
         Args:
             x: Images (N, 3, 16, 16) in [0, 1].
         """
-        logits: Tensor = self.head(self.body(_centred(x)).mean(dim=(2, 3)))
+        logits: Tensor = self.head(self.body(centred(x)).mean(dim=(2, 3)))
         return logits
 
 
@@ -87,7 +87,7 @@ class TokenNet(nn.Module):
         Args:
             x: Images (N, 3, 16, 16) in [0, 1].
         """
-        tokens = self.patches(_centred(x)).flatten(2).mT + self.positions  # (N, T, 24)
+        tokens = self.patches(centred(x)).flatten(2).mT + self.positions  # (N, T, 24)
         logits: Tensor = self.head(self.norm(self.blocks(tokens)).mean(1))
         return logits
 
@@ -112,7 +112,12 @@ def plain_cnn() -> nn.Module:
     return seeded(partial(ConvNet, _no_norm))
 
 
-def _centred(x: Tensor) -> Tensor:
+def centred(x: Tensor) -> Tensor:
+    """Move images in [0, 1] to [-2, 2].
+
+    Args:
+        x: Images.
+    """
     return 4 * (x - 0.5)
 
 
