@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, relu
 
 from ctta.errors import ParameterError
-from ctta.nets.layers import initialise_convolutions
+from ctta.nets.layers import initialise_convolutions, projection
 
 Shortcut = Literal["pad", "conv"]
 Norm = Literal["batch", "group"]
@@ -72,7 +72,7 @@ class BasicBlock(nn.Module):
             self.downsample = (
                 PadShortcut(outputs - inputs, stride)
                 if shortcut == "pad"
-                else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm_layer(norm, outputs))
+                else projection(inputs, outputs, stride, norm_layer(norm, outputs))
             )
 
     def forward(self, x: Tensor) -> Tensor:

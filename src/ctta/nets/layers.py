@@ -15,7 +15,19 @@ def shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
     """
     if stride == 1 and inputs == outputs:
         return nn.Identity()
-    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+    return projection(inputs, outputs, stride, nn.BatchNorm2d(outputs))
+
+
+def projection(inputs: int, outputs: int, stride: int, norm: nn.Module) -> nn.Sequential:
+    """Build a 1 x 1 convolution with a norm layer: option B of He et al. (2016) for a shortcut whose shape changes.
+
+    Args:
+        inputs: Input channels.
+        outputs: Output channels.
+        stride: Stride of the convolution.
+        norm: The norm layer.
+    """
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm)
 
 
 def initialise_convolutions(net: nn.Module) -> None:
