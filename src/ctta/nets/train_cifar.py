@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,10 +17,14 @@ from torch.nn.functional import cross_entropy, pad
 
 from ctta._adapter.layout import fastest_layout
 from ctta._system.files import write_atomically
+from ctta.classifier import Classifier
 from ctta.errors import BadData, ParameterError
 
 Optimizer = Literal["sgd", "adamw"]
 Progress = Callable[[int, int, float], None]  # number of the pass, percentage done, loss
+
+#: Stands for the network of a state that does not describe it.
+UNNAMED = "another network"
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ def train_cifar(
 
     Raises:
         BadData: If the `resume` file is damaged.
-        ParameterError: If the `resume` file belongs to a training with other settings.
+        ParameterError: If the `resume` file belongs to a training with other settings, or of another network.
     """
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(how.seed)
@@ -178,7 +183,13 @@ def crops(x: Tensor, side: int, padding: int, generator: torch.Generator) -> Ten
 
 
 def _save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, how: CifarTraining, passes: int) -> None:
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "how": asdict(how), "passes": passes}
+    state = {
+        "network": _description(model),
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "how": asdict(how),
+        "passes": passes,
+    }
     buffer = io.BytesIO()
     torch.save(state, buffer)
     write_atomically(path, buffer.getvalue())
@@ -190,6 +201,7 @@ def _load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, how: C
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         kept, passes = state["how"], int(state["passes"])
+        shapes = {name: value.shape for name, value in state["model"].items()}
     except Exception as error:  # a damaged file can fail anywhere inside torch.load
         raise BadData(f"{path} is not the state of a training. Delete it to start again.") from error
     kept = asdict(CifarTraining()) | kept  # a state of an earlier version lacks the newer settings
@@ -198,6 +210,20 @@ def _load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, how: C
         raise ParameterError(
             f"{path} belongs to a training with another {', '.join(changed)}. Use the same options, or delete it."
         )
+    # A state of an earlier version does not say which network it is of.
+    ours, theirs = _description(model), state.get("network", UNNAMED)
+    if theirs not in (ours, UNNAMED) or shapes != {name: value.shape for name, value in model.state_dict().items()}:
+        raise ParameterError(
+            f"{path} belongs to a training of {theirs}, not of {ours}. Use the same network, or delete it."
+        )
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     return passes
+
+
+def _description(model: nn.Module) -> str:
+    """Describe a network by its class and its layers, such as "CifarResNet (78,042 parameters in 9 Conv2d, ...)"."""
+    net = model.model if isinstance(model, Classifier) else model
+    kinds = Counter(type(layer).__name__ for layer in net.modules() if list(layer.parameters(recurse=False)))
+    layers = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    return f"{type(net).__name__} ({sum(p.numel() for p in net.parameters()):,} parameters in {layers})"
