@@ -53,6 +53,18 @@ def test_a_file_is_replaced_as_a_whole_and_known_by_its_digest(tmp_path: Path) -
         assert md5_of(path) == hashlib.md5(content).hexdigest()
 
 
+def test_a_file_is_written_although_another_writer_s_temporary_file_vanishes(tmp_path: Path) -> None:
+    # A link to nothing is listed and then not found, as a file that is renamed in between.
+    (tmp_path / ".a.0123456789abcdef.tmp").symlink_to(tmp_path / "renamed")
+    write_atomically(tmp_path / "a", b"content")
+    assert (tmp_path / "a").read_bytes() == b"content"
+
+
+def test_a_file_name_may_look_like_a_pattern(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "a**[b]", b"content")
+    assert (tmp_path / "a**[b]").read_bytes() == b"content"
+
+
 def test_an_html_page_in_place_of_data_is_recognised() -> None:
     assert foreign(b"\n<!DOCTYPE html><html>") == "an HTML page" and foreign(b"\x93NUMPY") is None
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from contextlib import suppress
+from glob import escape
 from pathlib import Path
+from tempfile import TemporaryFile
+
+from ctta.errors import ParameterError
 
 _STALE_SECONDS = 3600
 
@@ -20,9 +25,10 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     # A killed process leaves its temporary file behind; remove those that are too old to be in use.
-    for left in target.parent.glob(f".{target.name}.*.tmp"):
-        if time.time() - left.stat().st_mtime > _STALE_SECONDS:
-            left.unlink(missing_ok=True)
+    for left in target.parent.glob(f".{escape(target.name)}.*.tmp"):
+        with suppress(FileNotFoundError):  # another writer may have renamed its own by now
+            if time.time() - left.stat().st_mtime > _STALE_SECONDS:
+                left.unlink()
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     # The system applies the umask; to read it, it would have to be changed for the whole process.
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
@@ -36,6 +42,26 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     _sync_directory(target.parent)
+
+
+def check_output(path: str | os.PathLike[str]) -> None:
+    """Check that a file can be written, before long work whose result it will hold. Missing folders are created.
+
+    Args:
+        path: The file that will be written.
+
+    Raises:
+        ParameterError: If the path is a folder, or no file can be created in its folder.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise ParameterError(f"The output must be a file; {target} is a folder. Name a file in it.")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        raise ParameterError(f"The output {target} cannot be written: {error}. Name another file.") from error
 
 
 def is_file(path: Path) -> bool:
