@@ -4,6 +4,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from ctta.errors import ParameterError
 from ctta.nets import MODELS, classifier
 from ctta.nets import SHIPPED as FOLDER
 from ctta.nets.train import Training, error, shifted, train
@@ -38,6 +39,16 @@ def test_training_again_gives_the_same_file(tmp_path):
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     assert torch.equal(torch.get_rng_state(), before)
     assert read_weights(tmp_path / "one").keys() == read_weights(str(SHIPPED)).keys()
+
+
+@pytest.mark.parametrize(("out", "words"), [("folder", "is a folder"), ("file/model", "cannot be written")])
+def test_an_output_that_cannot_be_written_is_refused_before_training(tmp_path, out, words):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    passes = []
+    with pytest.raises(ParameterError, match=words):
+        train_digits(tmp_path / out, Training(passes=1), progress=lambda number, loss: passes.append(number))
+    assert not passes
 
 
 def test_another_seed_gives_other_weights(tmp_path):

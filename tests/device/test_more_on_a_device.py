@@ -13,7 +13,7 @@ import ctta
 from ctta import Classifier
 from ctta.methods._parts.feature_statistics import feature_statistics_from_source
 from ctta.methods._parts.swag import swag_from_source
-from ctta.nets.train import Training, train
+from ctta.nets.train import Training, error, train
 from ctta.testing.compare import difference
 from ctta.testing.models import bn_cnn
 from ctta.testing.task import labelled_images
@@ -88,3 +88,15 @@ def test_training_on_the_device_gives_the_weights_of_the_cpu(device: torch.devic
     x, y = labelled_images(8, seed=6)
     nets: list[nn.Module] = [train(bn_cnn, x, y, Training(passes=1, batch_size=4), device=d) for d in ("cpu", device)]
     assert difference(*(on_cpu(dict(net.state_dict())) for net in nets)) is None
+
+
+@pytest.mark.parametrize("images_there", [False, True])
+@pytest.mark.parametrize("labels_there", [False, True])
+def test_the_error_is_measured_wherever_images_and_labels_are(
+    device: torch.device, images_there: bool, labels_there: bool
+) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3, 3, bias=False))
+    nn.init.eye_(model[1].weight)
+    x, y = torch.eye(3).view(3, 3, 1, 1)[[0, 1, 2, 0]], torch.tensor([0, 1, 2, 1])  # only the last label differs
+    places = (device if images_there else "cpu", device if labels_there else "cpu")
+    assert error(model.to(device), x.to(places[0]), y.to(places[1]), batch_size=3) == 25.0

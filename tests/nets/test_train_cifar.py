@@ -82,6 +82,32 @@ def test_a_state_of_another_training_is_refused(images, tmp_path):
         train_cifar(build, *images, HOW, resume=tmp_path / "state")
 
 
+@pytest.mark.parametrize(
+    ("other", "layers"),
+    [
+        (lambda: CifarResNet(14, 2, shortcut="conv", width=4), "15 Conv2d, 15 BatchNorm2d"),
+        (lambda: CifarResNet(8, 2, shortcut="conv", width=4, norm="group"), "9 Conv2d, 9 GroupNorm"),
+    ],
+    ids=["deeper", "group norm"],
+)
+def test_a_state_of_another_network_is_refused_and_both_are_named(images, tmp_path, other, layers):
+    train_cifar(other, *images, HOW, resume=tmp_path / "state")
+    named = r"training of CifarResNet \([\d,]+ parameters in {}, 1 Linear\)"
+    ours = r"not of CifarResNet \([\d,]+ parameters in 9 Conv2d, 9 BatchNorm2d, 1 Linear\)"
+    with pytest.raises(ParameterError, match=f"{named.format(layers)}, {ours}"):
+        train_cifar(build, *images, HOW, resume=tmp_path / "state")
+
+
+def test_a_state_written_before_the_network_was_recorded_is_continued_by_the_same_network_only(images, tmp_path):
+    straight = train_cifar(build, *images, HOW, resume=tmp_path / "state")
+    state = torch.load(tmp_path / "state", weights_only=True)
+    del state["network"]
+    torch.save(state, tmp_path / "state")
+    assert same(straight, train_cifar(build, *images, HOW, resume=tmp_path / "state"))
+    with pytest.raises(ParameterError, match=r"training of another network, not of CifarResNet \("):
+        train_cifar(lambda: CifarResNet(14, 2, shortcut="conv", width=4), *images, HOW, resume=tmp_path / "state")
+
+
 def test_a_state_written_before_there_was_a_choice_of_optimizer_is_continued(images, tmp_path):
     straight = train_cifar(build, *images, HOW, resume=tmp_path / "state")
     state = torch.load(tmp_path / "state", weights_only=True)
@@ -158,12 +184,19 @@ def test_the_file_carries_float_weights_and_how_they_came_about(tmp_path):
     fit(net, read_weights(tmp_path / "a.safetensors"))
     assert same(net, model.model)
     with safe_open(tmp_path / "a.safetensors", "pt") as file:
-        said = file.metadata()
-    assert (said["accuracy"], said["seed"], said["passes"]) == ("91.23", "5", "3")
+        said = json.loads(file.metadata()["ctta"])
+    assert (said["accuracy"], said["training"]["seed"], said["training"]["passes"]) == (91.23, 5, 3)
     assert said["command"] == "ctta train cifar10 --seed 5"
-    assert json.loads(said["mean"]) == list(MEAN)
-    assert json.loads(said["std"]) == list(STD)
-    assert json.loads(said["training"])["small"] == 12
+    assert (said["mean"], said["std"]) == (list(MEAN), list(STD))
+    assert said["training"]["small"] == 12
+
+
+def test_the_same_weights_give_the_same_file(tmp_path):
+    source = SourceModel.named("resnet8")
+    model = source.build()
+    for name in ("a", "b"):
+        source.save(model, tmp_path / name, HOW, accuracy=50.0, command="")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_the_group_norm_network_starts_from_the_parameters_of_the_bundled_one():
@@ -191,7 +224,7 @@ def test_the_file_names_the_constructor_of_its_network(net, tmp_path):
     source = SourceModel.named(net)
     source.save(source.build(), tmp_path / "a.safetensors", HOW, accuracy=50.0, command="")
     with safe_open(tmp_path / "a.safetensors", "pt") as file:
-        said = file.metadata()["net"]
+        said = json.loads(file.metadata()["ctta"])["net"]
     built = eval(said, {"CifarResNet": CifarResNet, "CifarViT": CifarViT})
     fit(built, read_weights(tmp_path / "a.safetensors"))
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ctta import nets
 from ctta.datasets.pacs import CLASSES
+from ctta.errors import ParameterError
 from ctta.nets.train_pacs import HOW, train_pacs
 
 ONE_PASS = replace(HOW, passes=1, batch_size=8, padding=2)
@@ -58,3 +59,8 @@ def test_the_file_says_how_it_was_made_and_what_it_errs_on(folder: Path) -> None
     assert facts["held_out_error"] == round(float((folder / "error").read_text()), 2)
     # Three of 21 photographs are held out, the first of every ten.
     assert facts["held_out_error"] in (0.0, 33.33, 66.67, 100.0)
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match=r"must be a file; .* is a folder"):
+        train_pacs(tmp_path / "no data", tmp_path / "no weights", tmp_path, ONE_PASS)

@@ -16,6 +16,7 @@ from safetensors.torch import save, save_file
 from torch import Tensor, nn
 
 from ctta.errors import MissingData, NotWeights
+from ctta.nets.by_name import load_model
 from ctta.nets.weights import fit, read_weights
 
 TABLE = {"conv.weight": torch.arange(36.0).reshape(4, 1, 3, 3), "fc.bias": torch.tensor([1.0, -2.0])}
@@ -48,6 +49,21 @@ def test_torch_files_in_every_usual_envelope(tmp_path: Path, content: dict[str, 
     read = read_weights(tmp_path / "w.pt")
     assert read.keys() == TABLE.keys()
     assert all(torch.equal(read[key], TABLE[key]) for key in TABLE)
+
+
+@pytest.mark.parametrize("wrapper", ["", "module.", "_orig_mod.", "model."])
+@pytest.mark.parametrize("child", ["module", "model"])
+def test_a_network_whose_only_child_is_named_like_a_wrapper_loads_its_own_weights(
+    tmp_path: Path, child: str, wrapper: str
+) -> None:
+    layers = "nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2)"
+    text = f"from torch import nn\ndef build():\n    net = nn.Sequential()\n    net.{child} = nn.Sequential({layers})\n"
+    (tmp_path / "own_net.py").write_text(f"{text}    return net\n")
+    weights = {f"{child}.2.weight": torch.arange(6.0).reshape(2, 3), f"{child}.2.bias": torch.tensor([1.0, -2.0])}
+    save_file({wrapper + name: value for name, value in weights.items()}, tmp_path / "w.safetensors")
+    loaded = load_model(f"{tmp_path / 'own_net.py'}:build", tmp_path / "w.safetensors").classifier.model.state_dict()
+    assert loaded.keys() == weights.keys()
+    assert all(torch.equal(loaded[name], weights[name]) for name in weights)
 
 
 def test_safetensors_are_known_by_content_not_by_suffix(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def _load(model: Model, path: str | os.PathLike[str] | None) -> nn.Module:
     if model.sha256 is not None and (found := sha256_of(path)) != model.sha256:
         logger.warning("%s is not the published file of %s: sha256 %s, not %s", path, model.name, found, model.sha256)
     net = model.build()
-    fit(net, read_weights(path, drop=model.drop), what=f"The weights in {path.name}")
+    fit(net, read_weights(path, drop=model.drop, own=net.state_dict()), what=f"The weights in {path.name}")
     return net.eval()
 
 

@@ -176,6 +176,7 @@ def _wrapped(name: str, net: nn.Module, weights: Path | None, code: str | None) 
 
     classifier = net if isinstance(net, Classifier) else Classifier(net)
     if weights is not None:
-        fit(classifier.model, read_weights(weights), what=f"The weights in {weights.name}")
+        tensors = read_weights(weights, own=classifier.model.state_dict())
+        fit(classifier.model, tensors, what=f"The weights in {weights.name}")
     mean, std = (None if v is None else tuple(v.flatten().tolist()) for v in (classifier.mean, classifier.std))
     return Loaded(name, classifier.eval(), mean, std, code=code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -10,18 +9,16 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from safetensors.torch import save
 from torch import nn
 
 from ctta import nets
-from ctta._system.files import write_atomically
 from ctta.classifier import Classifier
 from ctta.errors import ParameterError
 from ctta.nets.cifar_resnet import CifarResNet
 from ctta.nets.models import CIFAR10
 from ctta.nets.train_cifar import CifarTraining
 from ctta.nets.vit import CifarViT
-from ctta.nets.weights import fit
+from ctta.nets.weights import fit, write_weights
 from ctta.version import __version__
 
 MEAN, STD = CIFAR10
@@ -135,17 +132,14 @@ class SourceModel:
             command: The command line that started the training.
         """
         assert isinstance(model, Classifier)
-        weights = {name: value.contiguous() for name, value in model.model.state_dict().items()}
-        metadata = {
+        facts = {
             "net": self.net,
             "start": self.start or "random weights",
-            "mean": json.dumps(MEAN),
-            "std": json.dumps(STD),
-            "accuracy": f"{accuracy:.2f}",
-            "training": json.dumps(asdict(how)),
-            "passes": str(how.passes),
-            "seed": str(how.seed),
+            "mean": MEAN,
+            "std": STD,
+            "accuracy": round(accuracy, 2),
+            "training": asdict(how),
             "command": command,
             "versions": f"ctta {__version__}, torch {torch.__version__}",
         }
-        write_atomically(out, save(weights, metadata))
+        write_weights(out, model.model, facts)

@@ -115,8 +115,9 @@ def _fitted(
         if weights is None:
             logger.warning("%s has random weights; load trained ones with --weights", name)
             return build(classes)
-        tensors = read_weights(weights)
-        head = tensors.get(f"{Classifier(build(None)).head_name}.weight")
+        usual = build(None)
+        tensors = read_weights(weights, own=usual.state_dict())
+        head = tensors.get(f"{Classifier(usual).head_name}.weight")
         net = build(None if head is None else len(head))
     fit(net, tensors, what=f"The weights in {weights.name}")
     return net

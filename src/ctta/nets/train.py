@@ -115,5 +115,5 @@ def error(model: nn.Module, x: Tensor, y: Tensor, *, batch_size: int = 256) -> f
     incorrect = 0
     device = next((p.device for p in model.parameters()), x.device)
     for part in torch.split(torch.arange(len(x)), batch_size):
-        incorrect += int((model(x[part].to(device)).argmax(1).cpu() != y[part]).sum())
+        incorrect += int((model(x[part].to(device)).argmax(1) != y[part].to(device)).sum())
     return 100 * incorrect / len(x)

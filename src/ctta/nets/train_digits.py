@@ -5,19 +5,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict
 
 import torch
-from safetensors.torch import save
 
-from ctta._system.files import write_atomically
+from ctta._system.files import check_output
 from ctta.classifier import Classifier
 from ctta.datasets.digits import digits
 from ctta.nets.models import MODELS
 from ctta.nets.train import Training, error, train
+from ctta.nets.weights import write_weights
 
 MODEL = MODELS["digits_resnet8"]
 
@@ -41,7 +40,11 @@ def train_digits(
 
     Returns:
         The error in percent on the digits of the stream.
+
+    Raises:
+        ParameterError: If the file cannot be written. Nothing is trained.
     """
+    check_output(path)
     data, threads = digits(), torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -58,8 +61,7 @@ def train_digits(
         "torch": torch.__version__,
     }
     assert isinstance(model, Classifier)
-    # One entry: several would be written in an order that changes from run to run.
-    write_atomically(path, save(model.model.state_dict(), metadata={"ctta": json.dumps(facts, sort_keys=True)}))
+    write_weights(path, model.model, facts)
     return clean
 
 

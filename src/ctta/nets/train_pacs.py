@@ -5,23 +5,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from safetensors.torch import save
 from torch import nn
 
 from ctta import nets
-from ctta._system.files import write_atomically
+from ctta._system.files import check_output
 from ctta.classifier import Classifier
 from ctta.datasets.pacs import pacs
 from ctta.nets.models import MODELS
 from ctta.nets.train import error
 from ctta.nets.train_cifar import CifarTraining, train_cifar
+from ctta.nets.weights import write_weights
 from ctta.norms import norm_affine
 
 MODEL, START = MODELS["pacs_efficientnet_lite0"], MODELS["imagenet_efficientnet_lite0"]
@@ -55,18 +54,20 @@ def train_pacs(
 
     Returns:
         The error in percent on the photographs that were not trained on.
+
+    Raises:
+        ParameterError: If the file cannot be written. Nothing is trained.
     """
+    check_output(out)
     (photo,) = pacs(Path(data), "photo", side=side)
     order = torch.randperm(len(photo.images), generator=torch.Generator().manual_seed(how.seed))
     kept = torch.arange(len(order)) % HELD_OUT == 0
     train, test = photo.images.take(order[~kept]), photo.images.take(order[kept])
     model = train_cifar(lambda: untrained(weights), train.x, train.y, how, progress=progress, device=device)
-    clean = error(model, test.floats().to(device), test.y.to(device))
+    clean = error(model, test.floats(), test.y)
     facts = {"training": asdict(how), "side": side, "held_out_error": round(clean, 2), "torch": torch.__version__}
     assert isinstance(model, Classifier)
-    values = {name: value.contiguous().cpu() for name, value in model.model.state_dict().items()}
-    # One entry: several would be written in an order that changes from run to run.
-    write_atomically(out, save(values, metadata={"ctta": json.dumps(facts, sort_keys=True)}))
+    write_weights(out, model.model, facts)
     return clean
 
 

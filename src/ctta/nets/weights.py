@@ -1,7 +1,8 @@
-"""Read weights files without unpickling code, and load them into a network only if everything fits."""
+"""Read weights files without unpickling code, load them into a network only if everything fits, and write them."""
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import re
@@ -11,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from ctta._system.files import foreign, size
+from ctta._system.files import foreign, size, write_atomically
 from ctta.errors import MissingData, NotWeights
 
 ENVELOPES = ("state_dict", "model_state_dict", "model")
@@ -41,7 +42,9 @@ NUMPY_NUMBERS: list[Any] = [
 ]
 
 
-def read_weights(path: str | os.PathLike[str], *, drop: Collection[str] = ()) -> dict[str, Tensor]:
+def read_weights(
+    path: str | os.PathLike[str], *, drop: Collection[str] = (), own: Collection[str] = ()
+) -> dict[str, Tensor]:
     """Read weights from a safetensors or torch file.
 
     Prefixes of wrappers such as ``module.`` are removed from the names, and half precision becomes float32.
@@ -49,6 +52,7 @@ def read_weights(path: str | os.PathLike[str], *, drop: Collection[str] = ()) ->
     Args:
         path: The file.
         drop: Entries that do not belong to the network, such as the normalisation buffers of a wrapper.
+        own: The names in the network. A prefix stays if some of the file's names are among them with it.
 
     Raises:
         MissingData: If the file does not exist.
@@ -64,7 +68,7 @@ def read_weights(path: str | os.PathLike[str], *, drop: Collection[str] = ()) ->
     table = _tensors(_read(path, start), path)
     for prefix in (*WRAPPERS, ""):
         table = {key: value for key, value in table.items() if key not in drop}
-        if all(key.startswith(prefix) for key in table):
+        if all(key.startswith(prefix) for key in table) and not any(key in own for key in table):
             table = {key.removeprefix(prefix): value for key, value in table.items()}
     halves = (torch.float16, torch.bfloat16)
     return {key: value.float() if value.dtype in halves else value for key, value in table.items()}
@@ -96,6 +100,19 @@ def fit(module: nn.Module, weights: Mapping[str, Tensor], *, what: str = "The we
         found = "; ".join(f"{len(entries)} {kind}: {_first(entries)}" for kind, entries in faults if entries)
         raise NotWeights(f"{what} do not fit {type(module).__name__}: {found}.")
     module.load_state_dict(own | dict(weights))
+
+
+def write_weights(path: str | os.PathLike[str], net: nn.Module, facts: Mapping[str, object]) -> None:
+    """Write the weights of a network to a safetensors file. The same weights and facts give the same bytes.
+
+    Args:
+        path: The file to write.
+        net: The network.
+        facts: How the weights were made, stored as JSON in the entry "ctta" of the metadata.
+    """
+    values = {name: value.contiguous().cpu() for name, value in net.state_dict().items()}
+    # One entry: several would be written in an order that changes from run to run.
+    write_atomically(path, save(values, metadata={"ctta": json.dumps(facts, sort_keys=True)}))
 
 
 def _first(entries: list[str]) -> str:
