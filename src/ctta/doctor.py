@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from ctta.errors import HeadNotFound
 from ctta.norms import norm_layers
 from ctta.recommend import Recommendation, build, recommend, seconds_per_step
 from ctta.registry import methods
+from ctta.trial import copy_to_try
 
 #: Sizes of the batches that are timed.
 TIMED = (1, 16)
@@ -171,8 +171,9 @@ def _warnings(classifier: Classifier, images: torch.Tensor) -> tuple[str, ...]:
 def _outputs(classifier: Classifier, images: torch.Tensor) -> torch.Tensor | None:
     """Return what the model makes of the images, or None if it fails; errors are reported per method."""
     try:
+        copied, x = copy_to_try(classifier, images)
         with torch.no_grad():
-            return copy.deepcopy(classifier).eval()(images.to(next(classifier.parameters(), images)))
+            return copied(x)
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001, the user's code may raise anything
@@ -182,8 +183,9 @@ def _outputs(classifier: Classifier, images: torch.Tensor) -> torch.Tensor | Non
 def _head_works(classifier: Classifier, images: torch.Tensor) -> bool:
     """Check that the layer found as the head produces the logits; other errors are reported per method."""
     try:
+        copied, x = copy_to_try(classifier, images)
         with torch.no_grad():
-            copy.deepcopy(classifier).eval().with_features(images.to(next(classifier.parameters(), images)))
+            copied.with_features(x)
     except HeadNotFound:
         return False
     except KeyboardInterrupt:
@@ -216,9 +218,9 @@ def _report(name: str, cls: type[Adapter], classifier: Classifier, images: torch
 
 def _trained_later(adapter: Adapter, left_out: set[str], images: torch.Tensor) -> tuple[str, ...]:
     """Return the norm layers that run after a layer that is left out, and are not left out."""
-    model = copy.deepcopy(adapter.student)
-    with torch.no_grad(), norm_order(model.model) as order:
-        model(images.to(next(model.parameters(), images)))
+    copied, x = copy_to_try(adapter.student, images)
+    with torch.no_grad(), norm_order(copied.model) as order:
+        copied(x)
     return trained_later(order, left_out)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -15,17 +17,21 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import ctta
 from ctta._system.files import write_atomically
-from ctta.errors import DamagedStream, LearnerStopped, QueueFull, WrongMode
+from ctta.errors import DamagedStream, ImageShape, LearnerStopped, QueueFull, WrongMode
 from ctta.serve import history, index
-from ctta.serve.audit import Audit, Line
+from ctta.serve.audit import Audit, Line, read_stream
 from ctta.serve.double import Double
 from ctta.serve.learner import Learner
 from ctta.serve.replay import replay
 from ctta.serve.shapes import Shapes
 from ctta.serve.types import Ask, Limits
+from ctta.testing.compare import difference
+from ctta.testing.families import own_buffers
+from ctta.testing.models import bn_cnn
 from running import wait_for
 from serve.engine import LIMITS, WAIT, Held, ask, classifier, held_learning, images, same, serving
 
@@ -195,6 +201,22 @@ def test_a_shape_that_is_known_does_not_wait_for_one_that_is_tried(monkeypatch: 
         new.result(WAIT)
 
 
+@pytest.mark.parametrize("build", [own_buffers, bn_cnn])
+def test_trying_a_shape_leaves_the_source_as_it_is(build: Callable[[], nn.Module]) -> None:
+    source = ctta.Classifier(build().train())
+    before = copy.deepcopy(source.state_dict())
+    Shapes(source).check((3, 20, 20))
+    assert difference(before, source.state_dict()) is None
+    assert source.training
+
+
+def test_a_network_in_double_precision_accepts_the_shapes_that_it_should() -> None:
+    shapes = Shapes(ctta.Classifier(bn_cnn().double()))
+    shapes.check((3, 16, 16))
+    with pytest.raises(ImageShape, match="4 channels"):
+        shapes.check((4, 16, 16))
+
+
 def test_writing_a_file_does_not_touch_the_umask_of_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,6 +374,18 @@ def test_lines_of_a_newer_version_do_not_keep_a_stream_from_starting(tmp_path: P
     with serving(tmp_path) as service:
         assert ask(service, images(8)).learnt
         assert int(service.snapshot("cam").name) > 70
+
+
+@pytest.mark.parametrize("name", ["audit-backup.jsonl", "audit-copy-00000001.jsonl", "audit-²³.jsonl"])
+def test_a_copy_of_the_audit_beside_it_is_no_part_of_it(tmp_path: Path, name: str) -> None:
+    with serving(tmp_path) as service:
+        ask(service, images(8))
+    audit = tmp_path / "streams" / "cam" / "audit.jsonl"
+    lines = list(read_stream(audit.parent))
+    shutil.copy(audit, audit.with_name(name))
+    assert list(read_stream(audit.parent)) == lines
+    with serving(tmp_path) as service:
+        assert ask(service, images(8)).learnt
 
 
 def test_what_is_removed_first_is_what_is_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

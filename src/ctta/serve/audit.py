@@ -28,7 +28,7 @@ from ctta.serve.types import Mode
 #: "learn" and "see" take a batch; "answer" changes nothing; the others are operations.
 Deed = Literal["learn", "see", "answer", "start", "resume", "reset", "rollback", "mode", "promote", "put", "snapshot"]
 STREAM_FILE = "audit.jsonl"
-_OLDER = "audit-*.jsonl"
+_OLDER = "audit-"
 #: The file is divided into parts of this share of what is kept.
 _PARTS = 4
 _OPTIONAL = ("requests", "shed", "alarm", "snapshot", "signals", "rules")
@@ -174,7 +174,7 @@ class Audit:
         self._size = path.stat().st_size
 
     def _begin_part(self, last: int) -> None:
-        (self._folder / STREAM_FILE).rename(self._folder / _OLDER.replace("*", f"{last:08d}"))
+        (self._folder / STREAM_FILE).rename(self._folder / f"{_OLDER}{last:08d}.jsonl")
         self._release()
         self._open()
 
@@ -279,11 +279,13 @@ def requests_of(lines: Iterable[Line], until: int, count: int) -> list[str]:
 
 
 def _older(folder: Path) -> list[Path]:
-    return sorted(folder.glob(_OLDER), key=_last_line)
+    # Somebody may have put copies such as audit-backup.jsonl there.
+    parts = (path for path in folder.glob(f"{_OLDER}*.jsonl") if path.stem.removeprefix(_OLDER).isdecimal())
+    return sorted(parts, key=_last_line)
 
 
 def _last_line(part: Path) -> int:
-    return int(part.stem.rpartition("-")[2])
+    return int(part.stem.removeprefix(_OLDER))
 
 
 def upload_file(record: Path, n: int) -> Path:

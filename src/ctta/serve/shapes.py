@@ -1,4 +1,4 @@
-"""Which image shapes a network accepts: each is tried once on the source, so that a wrong one never reaches a batch."""
+"""Which image shapes a network accepts: each is tried once, so that a wrong one never reaches a batch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from ctta._checks.images import channel_count
 from ctta.classifier import Classifier
 from ctta.errors import CttaError, ImageShape
+from ctta.trial import copy_to_try
 
 _REMEMBERED = 256
 
@@ -36,7 +37,7 @@ class Shapes:
         return shape in self._found
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Refuse a shape that the network does not accept. The first time, the network is tried on a black image.
+        """Refuse a shape that the network does not accept. The first time, a copy of it is tried on a black image.
 
         Args:
             shape: Channels, height and width.
@@ -72,11 +73,10 @@ class Shapes:
                 self._found.popitem(last=False)
 
     def _try(self, shape: tuple[int, ...]) -> str | None:
-        network = self._classifier
-        device = next((p.device for p in network.parameters()), torch.device("cpu"))
+        copied, black = copy_to_try(self._classifier, torch.zeros(1, *shape))
         try:
             with torch.inference_mode():
-                network(torch.zeros(1, *shape, device=device))
+                copied(black)
         except CttaError as error:
             return str(error)
         except Exception as error:  # noqa: BLE001, a network may refuse a shape in any way
