@@ -393,7 +393,7 @@ def test_a_second_process_on_one_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_stream_names_cannot_leave_the_folder(tmp_path: Path) -> None:
-    names = ["../up", ".", "..", "a/b", "é" * 300, "x\0y"]
+    names = ["../up", ".", "..", "a/b", "é" * 128, "x\0y"]
     with serving(tmp_path, limits=replace(LIMITS, streams=10)) as service:
         for name in names:
             ask(service, images(2), name)

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import ctta
 from ctta.adapter import Learning
 from ctta.errors import (
+    HeadNotFound,
     ImageDtype,
     ImageRange,
     ImageShape,
@@ -22,6 +23,7 @@ from ctta.errors import (
     TooManyStreams,
 )
 from ctta.guard import parse_rules
+from ctta.serve.service import Service
 from ctta.serve.types import Ask
 from serve.engine import LIMITS, WAIT, Held, ask, classifier, held_learning, images, serving, tent
 
@@ -78,13 +80,29 @@ def test_requests_beyond_the_limits_are_refused_at_once(shape: tuple[int, ...]) 
 
 def test_names_and_ids_that_are_too_long_to_remember_are_refused() -> None:
     with serving() as service:
-        with pytest.raises(ParameterError, match="id of a request may have 1000"):
-            service.submit(Ask("cam", images(2), id="x" * 1001))
-        with pytest.raises(ParameterError, match="name of a stream may have 1000"):
-            service.submit(Ask("x" * 1001, images(2)))
+        with pytest.raises(ParameterError, match="id of a request may have 256"):
+            service.submit(Ask("cam", images(2), id="x" * 257))
+        with pytest.raises(ParameterError, match="name of a stream may have 128"):
+            service.submit(Ask("x" * 129, images(2)))
         with pytest.raises(ParameterError, match="name of a stream"):
-            service.put_state("x" * 1001, b"")
+            service.put_state("x" * 129, b"")
         assert service.streams() == []
+
+
+class NoHead(nn.Module):
+    """A network whose last layer is not linear."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 10, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x).mean((2, 3))
+
+
+def test_a_network_without_a_head_is_refused_with_what_a_service_needs() -> None:
+    with pytest.raises(HeadNotFound, match=r"service needs a linear head.*NoHead has none.*Classifier\(model, head="):
+        Service(ctta.Classifier(NoHead()), ctta.Source, name="tiny", state=None)
 
 
 def test_more_streams_than_allowed_are_refused() -> None:

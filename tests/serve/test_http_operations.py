@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import http.client
 import json
 import re
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 pytest.importorskip("prometheus_client")
 
+from ctta.serve import operations
 from serve.engine import LIMITS, images
 from serve.http_server import INFER, request, running
 
@@ -61,6 +63,18 @@ def test_the_log_of_a_removed_stream_ends() -> None:
         server.call("DELETE", DEFAULT)
         events = [json.loads(line.removeprefix(b"data: ")) for line in until_end(lines) if line.startswith(b"data: ")]
         assert events[-1]["do"] == "remove"
+
+
+def test_a_log_whose_stream_was_removed_as_it_began_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "_MOST_LOGS", 1)
+    with running() as server:
+        server.call("POST", INFER, request(images(4)))
+        with monkeypatch.context() as patch, pytest.raises(http.client.IncompleteRead):
+            patch.setattr(server.service, "stream", lambda name: None)  # it is removed after this look at it
+            server.call("GET", "/ctta/streams/gone/log")
+        with server.connect() as log:
+            log.sendall(f"GET {DEFAULT}/log HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            assert log.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
 
 
 def until_end(lines: Any) -> Iterator[bytes]:

@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, Phase, settings
 
 pytest.importorskip("schemathesis")
 
+import jsonschema_rs
 import schemathesis
+import torch
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -61,6 +63,12 @@ def test_the_example_request_is_answered(server: Running) -> None:
     infer = description["paths"]["/v2/models/{model}/infer"]["post"]
     said = server.call("POST", INFER, infer["requestBody"]["content"]["application/json"]["example"])
     assert (said.status, said.json()["id"]) == (200, "example")
+
+
+def test_images_of_any_size_are_described() -> None:
+    infer = description["paths"]["/v2/models/{model}/infer"]["post"]["requestBody"]["content"]["application/json"]
+    whole = infer["schema"] | {"components": description["components"]}
+    jsonschema_rs.validate(whole, request(torch.zeros(1, 3, 224, 224)))
 
 
 def test_every_route_is_described(server: Running) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 from ctta._checks.images import check_images
-from ctta.errors import ImageShape, NonFiniteImages, ParameterError
-from ctta.serve.types import Ask, Limits
-
-#: Maximum length of a stream's name or a request's id, of which thousands are remembered.
-LONGEST_NAME = 1000
+from ctta.classifier import Classifier
+from ctta.errors import HeadNotFound, ImageShape, NonFiniteImages, ParameterError
+from ctta.serve.types import LONGEST_ID, LONGEST_STREAM, Ask, Limits
 
 
 def check_ask(ask: Ask, limits: Limits) -> None:
@@ -32,19 +30,43 @@ def check_ask(ask: Ask, limits: Limits) -> None:
     broken = check_images(images)
     if broken is not None:
         raise NonFiniteImages(f"Images must be finite; {int(broken.sum())} of {len(images)} contain NaN or Inf.")
-    check_name(ask.stream, "The name of a stream")
-    check_name(ask.id or "", "The id of a request")
+    check_stream(ask.stream)
+    _check_length(ask.id or "", LONGEST_ID, "The id of a request")
 
 
-def check_name(name: str, what: str) -> None:
-    """Refuse a name that is too long to be remembered.
+def check_stream(name: str) -> None:
+    """Refuse a stream's name that is too long.
 
     Args:
         name: The name.
-        what: What it names, for the error message.
+
+    Raises:
+        ParameterError: If it is.
     """
-    if len(name) > LONGEST_NAME:
-        raise ParameterError(f"{what} may have {LONGEST_NAME} characters; got {len(name)}.")
+    _check_length(name, LONGEST_STREAM, "The name of a stream")
+
+
+def _check_length(text: str, longest: int, what: str) -> None:
+    if len(text) > longest:
+        raise ParameterError(f"{what} may have {longest} characters; got {len(text)}.")
+
+
+def count_classes(classifier: Classifier) -> int:
+    """Return the number of classes, which clients are told, and by which labels and names of classes are checked.
+
+    Args:
+        classifier: The classifier.
+
+    Raises:
+        HeadNotFound: If it has no linear head. Only a forward pass would tell then, and the size of the images is not
+            known before the first request.
+    """
+    if classifier.head_name is None:
+        raise HeadNotFound(
+            f"A service needs a linear head, to know the number of classes; {type(classifier.model).__name__} has "
+            'none that was found. Name the layer: serve Classifier(model, head="...").'
+        )
+    return classifier.num_classes
 
 
 def check_limits(limits: Limits) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ctta.errors import CttaError, MissingExtra, ParameterError, RequestError, ServiceClosing
 from ctta.serve.front import Front
+from ctta.serve.service import CLOSING
 from ctta.serve.status import status_of
 from ctta.serve.tokens import Right
 
@@ -221,7 +222,7 @@ class _Handlers(grpc.aio.ServerInterceptor):  # type: ignore[misc] # grpcio has 
         front = self._front
         if self._closing:
             self._refused += 1
-            raise ServiceClosing("The service is closing and accepts no more requests.")
+            raise ServiceClosing(CLOSING)
         front.check_model(message.model_name, message.model_version)
         request = parse_inference(message, front.limits)
         shape = tuple(request.images.shape[1:])

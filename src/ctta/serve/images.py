@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ctta._checks.arguments import shown
 from ctta._checks.images import check_images
 from ctta.errors import ImageDtype, ImageShape, NonFiniteImages, RequestError, RequestTooLarge
 from ctta.serve.types import Limits
@@ -165,19 +166,6 @@ def _images(declared: ImageTensor, array: np.ndarray[Any, Any]) -> Tensor:
             "out."
         )
     return images
-
-
-def shown(value: object) -> str:
-    """Format a value for an error message, shortened.
-
-    Args:
-        value: Anything that came from outside.
-    """
-    try:
-        text = repr(value)
-    except (RecursionError, ValueError):  # nested too deep, or an integer too long to print
-        text = type(value).__name__
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _is_size(value: object) -> bool:

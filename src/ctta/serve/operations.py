@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from ctta._checks.arguments import shown
 from ctta.errors import MissingExtra, QueueFull, RequestError
 from ctta.serve.body import json_reply, read_body
 from ctta.serve.front import Front
-from ctta.serve.images import shown
 from ctta.serve.protocol import stream_name
 from ctta.serve.tokens import Right
 from ctta.serve.types import MODES, Mode
@@ -181,8 +181,8 @@ class Operations:
         return StreamingResponse(self._events(stream), media_type="text/event-stream", headers=_LIVE)
 
     async def _events(self, stream: str) -> AsyncIterator[bytes]:
-        self._logs += 1
         events = self._service.subscribe(stream)
+        self._logs += 1
         try:
             yield _SIGN
             silent = 0.0

@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from ctta._checks.arguments import shown
 from ctta.errors import RequestError
-from ctta.serve.images import INPUT, shown
-from ctta.serve.types import Reply
+from ctta.serve.images import INPUT
+from ctta.serve.types import LONGEST_ID, LONGEST_STREAM, Reply
 from ctta.version import __version__
 
 OUTPUT = "logits"
@@ -29,9 +30,6 @@ VERSION = "1"
 EXTENSIONS = ("binary_tensor_data", "classification", "sequence")
 
 Parameter = str | int | float | bool
-
-_LONGEST_ID = 256
-_LONGEST_STREAM = 128
 
 
 @dataclass(frozen=True)
@@ -120,9 +118,9 @@ def request_id(value: object) -> str | None:
     """
     if value is None or value == "":
         return None
-    if not isinstance(value, str) or len(value) > _LONGEST_ID or not _is_text(value):
+    if not isinstance(value, str) or len(value) > LONGEST_ID or not _is_text(value):
         raise RequestError(
-            f"The id of a request must be text of at most {_LONGEST_ID} characters; got {shown(value)}. Leave it out "
+            f"The id of a request must be text of at most {LONGEST_ID} characters; got {shown(value)}. Leave it out "
             "if you need none."
         )
     return value
@@ -140,9 +138,9 @@ def stream_name(value: object) -> str:
     if value is None or value == "" or (value == 0 and not isinstance(value, (bool, float))):
         return DEFAULT_STREAM
     name = str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 64 else value
-    if not isinstance(name, str) or len(name) > _LONGEST_STREAM or not name.isprintable() or not _is_text(name):
+    if not isinstance(name, str) or len(name) > LONGEST_STREAM or not name.isprintable() or not _is_text(name):
         raise RequestError(
-            f"The parameter 'sequence_id' must be a whole number or printable text of at most {_LONGEST_STREAM} "
+            f"The parameter 'sequence_id' must be a whole number or printable text of at most {LONGEST_STREAM} "
             f"characters, the name of the stream; got {shown(value)}."
         )
     return name

@@ -6,7 +6,7 @@ from typing import Any
 
 from ctta.serve.images import INPUT
 from ctta.serve.protocol import OUTPUT
-from ctta.serve.types import MODES
+from ctta.serve.types import LONGEST_ID, MODES
 
 Json = dict[str, Any]
 
@@ -37,7 +37,7 @@ def object_of(properties: Json, *required: str) -> Json:
 
 def schemas() -> Json:
     """Return every schema by name."""
-    shape = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 64}, "minItems": 4, "maxItems": 4}
+    shape = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 4, "maxItems": 4}
     parameters: Json = {"type": "object"}
     tensor = object_of({"name": TEXT, "datatype": TEXT, "shape": {"type": "array"}}, "name", "datatype", "shape")
     return {
@@ -58,7 +58,7 @@ def schemas() -> Json:
         ),
         "InferRequest": object_of(
             {
-                "id": {"type": "string", "maxLength": 256},
+                "id": {"type": "string", "maxLength": LONGEST_ID},
                 "parameters": object_of({"sequence_id": {"type": ["string", "integer"]}, "learn": FLAG}),
                 "inputs": {
                     "type": "array",

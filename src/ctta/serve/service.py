@@ -16,7 +16,7 @@ from ctta.classifier import Classifier
 from ctta.errors import DamagedStream, ParameterError, ServiceClosing, TooManyStreams, UnknownLane, WrongMode
 from ctta.guard import DEFAULT_RULES, Rule
 from ctta.guarded import Guarded
-from ctta.serve.checks import check_ask, check_limits, check_name
+from ctta.serve.checks import check_ask, check_limits, check_stream, count_classes
 from ctta.serve.events import Event, Events
 from ctta.serve.folders import Folders
 from ctta.serve.index import Kind
@@ -29,6 +29,8 @@ from ctta.serve.tracking import Tracking
 from ctta.serve.types import MODES, Ask, LabelReport, Limits, Mode, Reply, SnapshotInfo, StreamStatus
 from ctta.serve.writer import Writer
 from ctta.track import Target, check_targets
+
+CLOSING = "The service is closing and accepts no more requests."
 
 
 class Service:
@@ -46,6 +48,10 @@ class Service:
         record: Folder in which the images of every learnt batch are kept, for a replay. Needs ``state``.
         track: Where to send the numbers of every batch.
         clock: A monotonic clock in seconds, for latency and idle time.
+
+    Raises:
+        HeadNotFound: If the classifier has no linear head, which gives the number of classes.
+        ParameterError: If a limit or another argument does not fit.
     """
 
     def __init__(
@@ -68,7 +74,7 @@ class Service:
         check_limits(limits)
         check_targets(track)
         self.name = name
-        self.num_classes = classifier.num_classes
+        self.num_classes = count_classes(classifier)
         self.class_names = None if class_names is None else tuple(class_names)
         self.limits = limits
         self._mode = mode
@@ -226,7 +232,7 @@ class Service:
             lane.join()
             with self._changing:
                 if self._closed:
-                    raise ServiceClosing("The service is closing and accepts no more requests.")
+                    raise ServiceClosing(CLOSING)
                 self._lanes[stream] = self._open(stream, lane.events)
 
     def evict(self, stream: str) -> None:
@@ -267,7 +273,7 @@ class Service:
         Raises:
             CheckpointError: If it is not a checkpoint, or belongs to another method or source. Nothing changes.
         """
-        check_name(stream, "The name of a stream")
+        check_stream(stream)
         if stream not in self:
             self._new_learner().put(data)  # a state that is refused must not create a stream
         self._lane(stream).put(data)
@@ -350,7 +356,7 @@ class Service:
     def _lane(self, name: str) -> Lane:
         with self._changing:
             if self._closed:
-                raise ServiceClosing("The service is closing and accepts no more requests.")
+                raise ServiceClosing(CLOSING)
             if name not in self._lanes:
                 if len(self._lanes) >= self.limits.streams:
                     raise TooManyStreams(

@@ -9,6 +9,10 @@ from torch import Tensor
 Mode = Literal["adapt", "frozen", "shadow"]
 MODES: tuple[Mode, ...] = ("adapt", "frozen", "shadow")
 
+#: Maximum characters of a stream's name and of a request's id, of which thousands are remembered.
+LONGEST_STREAM = 128
+LONGEST_ID = 256
+
 
 @dataclass(frozen=True)
 class Limits:

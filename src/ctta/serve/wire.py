@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 
 from torch import Tensor
 
+from ctta._checks.arguments import shown
 from ctta.errors import NonFiniteLogits, RequestError, RequestTooLarge
-from ctta.serve.images import INPUT, ImageTensor, image_tensor, images_from_bytes, images_from_numbers, shown
+from ctta.serve.images import INPUT, ImageTensor, image_tensor, images_from_bytes, images_from_numbers
 from ctta.serve.protocol import (
     VERSION,
     Inference,
