@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ctta.cli import app
-from ctta.cli.options import parse_sweeps
+from ctta.cli.options import parse_seeds, parse_sweeps
 from ctta.cli.steps import _smaller_batch
+from ctta.errors import ParameterError
 
 
 def run(out: Path, *options: str) -> Result:
@@ -111,6 +112,13 @@ def test_a_sweep_that_cannot_be_run_is_refused_by_name(tmp_path: Path, sweep: st
     words = ["run", "tent", "digits", "--set", "momentum=0.1", "--sweep", sweep, "--out", str(tmp_path)]
     result = CliRunner().invoke(app, words)
     assert result.exit_code != 0 and message in " ".join(result.output.split()) and not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("seeds", ["0..99999999999999999999", "0..10000", "-99999999999999999999..0"])
+def test_more_seeds_than_a_command_runs_are_refused(seeds: str) -> None:
+    with pytest.raises(ParameterError, match="at most 10000 seeds"):
+        parse_seeds(seeds)
+    assert len(parse_seeds("0..9999")) == 10_000
 
 
 def test_commas_in_brackets_and_quotes_belong_to_a_value() -> None:

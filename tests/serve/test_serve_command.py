@@ -24,23 +24,30 @@ pytest.importorskip("starlette")
 pytest.importorskip("sklearn")
 
 from ctta.cli import app
+from ctta.datasets.digits import digits
 from ctta.serve.audit import STREAM_FILE, read_audit
-from ctta.serve.demo import WEATHER, inference
+from ctta.serve.demo import WEATHER, Camera, inference
 from ctta.serve.index import read_index
 from ctta.serve.wire import HEADER_LENGTH
-from serve.engine import WAIT
+from serve.engine import WAIT, ask, serving
 
 pytestmark = pytest.mark.serve
 
 CLIENTS = 4
 
 
+def command(*words: object) -> list[str]:
+    """The command line of ctta serve on a free port."""
+    code = "from ctta.cli import main; main()"
+    return [sys.executable, "-c", code, "serve", *map(str, words), "--listen", "127.0.0.1:0"]
+
+
 @contextmanager
 def served(*words: object) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Run the command in a child process; yield it and the port it reports."""
-    code = "from ctta.cli import main; main()"
-    command = [sys.executable, "-c", code, "serve", *map(str, words), "--listen", "127.0.0.1:0"]
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    child = subprocess.Popen(
+        command(*words), stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
     try:
         assert child.stderr is not None
         line = child.stderr.readline()
@@ -142,6 +149,22 @@ def test_the_demo_lives_and_sigterm_under_load_answers_all_that_was_accepted_and
     assert again.exit_code == 0, again.output
     found = json.loads(again.stdout)
     assert found["compared"] and not found["different"]
+
+
+def test_the_demo_is_learnt_from_again_after_a_restart(tmp_path: Path) -> None:
+    for _ in range(2):
+        name, x, _labels = Camera("street", digits().stream, seed=0).next()
+        with serving(tmp_path) as service:
+            assert ask(service, x / 255, "street", id=name).learnt
+
+
+def test_the_method_that_is_chosen_for_the_model_is_logged(tmp_path: Path) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text("too\nfew\n", encoding="utf-8")  # it ends before it serves
+    words = ("--model", "digits_resnet8", "--state", tmp_path / "state", "--class-names", names)
+    ended = subprocess.run(command(*words), stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    assert "INFO method trio\n" in ended.stderr
 
 
 class GrpcClient(threading.Thread):

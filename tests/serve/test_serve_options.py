@@ -65,6 +65,7 @@ DIGITS = ("--model", "digits_resnet8", "--state", "state")
     [
         (("serve",), "needs --model and --state, or --demo"),
         (("serve", "--demo", "--model", "digits_resnet8"), "--demo has its own model"),
+        (("serve", "--demo", "--recipe", "cifar10-c"), "and --recipe."),
         (("serve", "tnet", *DIGITS), "Did you mean 'tent'?"),
         (("serve", "tent", "--model", "digit_resnet8", "--state", "s"), "Did you mean 'digits_resnet8'?"),
         (("serve", "tent", *DIGITS, "--wait", "20"), "--wait takes a duration"),
@@ -109,6 +110,13 @@ def test_class_names_are_as_many_as_the_classes(tmp_path: Path) -> None:
         read_names(file, 3)
 
 
+def test_class_names_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "names.txt"
+    file.write_bytes("Käfer\n".encode("latin-1"))
+    with pytest.raises(BadData, match=r"names\.txt is not UTF-8 text"):
+        read_names(file, 1)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "[::1]:80", "box:8000"])
 def test_a_service_without_tokens_answers_to_its_own_names(host: str) -> None:
     check(host, None, frozenset({"box"}))
@@ -116,7 +124,14 @@ def test_a_service_without_tokens_answers_to_its_own_names(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "origin"), [("evil.example", None), (None, None), ("[", None), ("localhost:80", "http://evil.example")]
+    ("host", "origin"),
+    [
+        ("evil.example", None),
+        (None, None),
+        ("[", None),
+        ("localhost:80", "http://evil.example"),
+        ("localhost:80", "http://["),
+    ],
 )
 def test_and_to_no_others(host: str | None, origin: str | None) -> None:
     with pytest.raises(NotAllowed):

@@ -111,7 +111,8 @@ def parse_seeds(text: str) -> list[int]:
     try:
         if ".." in text:
             first, last = (int(part) for part in text.split(".."))
-            seeds: Sequence[int] = range(first, last + 1)
+            # One too many are enough to refuse; len() fails on a range of more than 2**63.
+            seeds: Sequence[int] = range(first, min(last, first + _MOST_SEEDS) + 1)
         else:
             seeds = [int(part) for part in text.split(",")]
     except ValueError:

@@ -94,9 +94,10 @@ def serve(
 
     The live page is at the address it listens on. On SIGTERM or Ctrl-C it answers accepted requests, saves, and exits.
     """
-    if demo and (model or weights or class_names or token_file):
+    if demo and (model or weights or class_names or token_file or recipe):
         raise ParameterError(
-            "--demo has its own model and client. Leave out --model, --weights, --class-names and --token-file."
+            "--demo has its own model, client and settings. Leave out --model, --weights, --class-names, --token-file "
+            "and --recipe."
         )
     if not demo and (model is None or state is None):
         raise ParameterError("ctta serve needs --model and --state, or --demo, which needs nothing.")
@@ -116,6 +117,7 @@ def serve(
         )
     import torch  # noqa: PLC0415
 
+    from ctta.serve.checks import count_classes  # noqa: PLC0415
     from ctta.serve.front import Front  # noqa: PLC0415
     from ctta.serve.server import bind  # noqa: PLC0415
     from ctta.serve.service import Service  # noqa: PLC0415
@@ -123,6 +125,7 @@ def serve(
     from ctta.serve.types import Limits  # noqa: PLC0415
 
     torch.set_num_threads(threads)
+    _log_to_stderr()
     rules = served.parse_guard(guard)
     tokens = Tokens() if token_file is None else read_tokens(token_file)
     source = served.load_source(
@@ -133,7 +136,7 @@ def serve(
         device,
         recipe="digits" if demo else recipe,
     )
-    names = tuple("0123456789") if demo else read_names(class_names, source.classifier.num_classes)
+    names = tuple("0123456789") if demo else read_names(class_names, count_classes(source.classifier))
     limits = Limits(
         batch=batch,
         wait=seconds,
@@ -183,8 +186,6 @@ def run(
     from ctta.serve.http import HttpFront  # noqa: PLC0415
     from ctta.serve.server import Server  # noqa: PLC0415
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
-    logging.getLogger("ctta").setLevel(logging.INFO)
     port = listening.getsockname()[1]
     with contextlib.ExitStack() as beside:
         if grpc is not None:
@@ -199,6 +200,11 @@ def run(
         typer.echo(f"serving {front.model.name} at http://{_address(host, port)}", err=True)
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again after everything is saved
             Server(app).run(sockets=[listening])
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    logging.getLogger("ctta").setLevel(logging.INFO)
 
 
 @contextlib.contextmanager
@@ -234,10 +240,17 @@ def read_names(file: Path | None, classes: int) -> tuple[str, ...] | None:
     Args:
         file: A text file with one name per line, if there is one.
         classes: How many there must be.
+
+    Raises:
+        BadData: If the file is not UTF-8 text, or does not have so many names.
     """
     if file is None:
         return None
-    names = tuple(line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip())
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadData(f"The file of class names {file} is not UTF-8 text. Save it as UTF-8.") from None
+    names = tuple(line.strip() for line in text.splitlines() if line.strip())
     if len(names) != classes:
         raise BadData(f"{file} must have a line for each of the model's {classes} classes; it has {len(names)}.")
     return names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import secrets
 import threading
 from collections import deque
 from dataclasses import dataclass, field
@@ -89,6 +90,7 @@ class Camera:
         images: Clean digits.
         seed: Seed of their order and of the corruptions.
         sent: Requests sent.
+        token: Part of every id. It is drawn at random, because a service that resumes does not learn from an id twice.
         unlabelled: Ids and labels of the last requests.
     """
 
@@ -96,6 +98,7 @@ class Camera:
     images: Images
     seed: int
     sent: int = 0
+    token: str = field(default_factory=lambda: secrets.token_hex(4))
     unlabelled: deque[tuple[str, list[int]]] = field(default_factory=deque)
 
     def next(self) -> tuple[str, Tensor, list[int]]:
@@ -108,7 +111,7 @@ class Camera:
         # The constants of ImageNet-C, as in `ctta demo`: CIFAR's leave most digits as they are.
         x = corrupt(taken.x, kind, severity=severity, seed=self.sent, scale="imagenet")
         self.sent += 1
-        return f"{self.name}-{self.sent}", x, taken.y.tolist()
+        return f"{self.name}-{self.token}-{self.sent}", x, taken.y.tolist()
 
     def labels_of(self, name: str, labels: list[int]) -> dict[str, list[int]]:
         """Remember the labels of a request, and return those of an earlier one if it is old enough.

@@ -26,7 +26,7 @@ def check(host: str | None, origin: str | None, hosts: frozenset[str]) -> None:
         raise NotAllowed(
             f"The service is not known as {name!r}. Use the address that it listens on, or a token file for others."
         )
-    if origin is not None and urlsplit(origin).netloc != (host or ""):
+    if origin is not None and _site(origin) != (host or ""):
         raise NotAllowed(f"Pages of {origin!r} may not use a service without tokens. Start it with a token file.")
 
 
@@ -40,6 +40,13 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host in _LOCAL
+
+
+def _site(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _name(url: str) -> str:
