@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ import pytest
 from ctta.bench.compare import Row
 from ctta.plots.cost import plot_costs
 from ctta.plots.domains import plot_differences, plot_domain_errors, pointed_out
-from ctta.plots.entropy import Histogram, plot_entropies
+from ctta.plots.entropy import Histogram, draw_entropies, plot_entropies
 from ctta.plots.errors import plot_mean_errors, plot_running_errors
 from ctta.plots.panel import Panel
 from ctta.plots.style import row_styles
+from ctta.plots.teacher import has_teacher, plot_teacher
 from ctta.report.groups import Group, read_groups
 from ctta.report.plots import shown_rows
 from run_folders import make_run, record_of, steps_of, write_run
@@ -134,6 +136,38 @@ def test_histograms_are_shares_of_correct_and_of_incorrect_predictions() -> None
     plot = plot_entropies([Histogram("a", correct, wrong), Histogram("b", correct, wrong)])
     for panel in plot.canvas.panels:
         assert panel.stairs == [[75.0, 25.0] + [0.0] * 18, [0.0] * 9 + [75.0, 25.0] + [0.0] * 9]
+
+
+def test_without_a_number_of_classes_entropy_is_a_share_of_the_highest() -> None:
+    histogram = Histogram("a", [3, *[0] * 19], [*[0] * 19, 1])
+    for classes, end, unit in ((None, 1.0, "as a share of ln C"), (10, 2.302585, "(nat)")):
+        (panel,) = draw_entropies([histogram], classes).axes
+        assert panel.patches[0].get_data().edges[-1] == pytest.approx(end)
+        assert panel.get_xlabel() == f"entropy of the prediction {unit}"
+
+
+def teacher_steps(**logged: float | None) -> list[Any]:
+    return [step | logged for step in steps_of((1, 2, 3))]
+
+
+def test_only_what_a_teacher_logged_is_drawn_and_mentioned() -> None:
+    momentum = plot_teacher("petta", teacher_steps(alpha=0.99), None, 0)
+    (panel,) = momentum.canvas.panels
+    assert heights(panel) == [[0.99] * 12] and "fog" in panel.texts
+    assert momentum.caption == "Seed 0: momentum of the teacher in 12 steps."
+    assert b"entropy" not in momentum.svg() and b"reset" not in momentum.svg()
+    both = plot_teacher("trio", teacher_steps(alpha=0.99, entropy=0.5), None, 0)
+    assert [heights(panel) for panel in both.canvas.panels] == [[[0.5] * 12], [[0.99] * 12]]
+    assert both.caption == "Seed 0: mean entropy of the student's predictions and momentum of the teacher in 12 steps."
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None])
+def test_a_momentum_or_entropy_that_is_not_finite_is_left_out(bad: float | None) -> None:
+    steps = teacher_steps(alpha=0.5, entropy=0.25)
+    steps[3] |= {"alpha": bad, "entropy": bad}
+    for panel, value in zip(plot_teacher("dmse", steps, bad, 0).canvas.panels, (0.25, 0.5), strict=True):
+        assert panel.lines == [[(index, value) for index in range(12) if index != 3]]
+    assert has_teacher(steps) and not has_teacher(teacher_steps(alpha=bad, entropy=0.25))
 
 
 def test_speed_and_memory_are_those_of_the_records(rows: list[Row]) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from ctta.bench.defaults import default_arguments
 from ctta.bench.paired import combined, paired_difference
 from ctta.bench.record import Record
-from ctta.nets.models import MODELS
+from ctta.bench.spec import RunSpec
+from ctta.datasets import get_dataset
 from ctta.paper.experiment import Outcome
 from ctta.plots import curves, entropy, momentum, prototypes, resets, teacher
 from ctta.registry import method
@@ -107,11 +108,8 @@ def draw_entropies(outcomes: Sequence[Outcome]) -> Figure:
     histograms = []
     for outcome in outcomes:
         logs = [outcome.folder_of(record).read_log(record.counts) for record in outcome.records]
-        correct = [sum(column) for column in zip(*(log.entropy_correct for log in logs), strict=True)]
-        wrong = [sum(column) for column in zip(*(log.entropy_wrong for log in logs), strict=True)]
-        histograms.append(entropy.Histogram(outcome.cell.label, correct, wrong))
-    model = outcomes[0].records[0].spec.model_name
-    return entropy.draw_entropies(histograms, MODELS[model].num_classes)
+        histograms.append(entropy.Histogram.of_logs(outcome.cell.label, logs))
+    return entropy.draw_entropies(histograms, _classes(outcomes[0].records[0].spec))
 
 
 def draw_teacher(outcomes: Sequence[Outcome]) -> Canvas:
@@ -164,6 +162,12 @@ def draw_prototypes(outcomes: Sequence[Outcome]) -> Figure:
             else:
                 found["classifier rows"], found["test time"] = file.get_tensor("p_0"), file.get_tensor("p_t")
     return prototypes.draw_prototypes([(name, marker, found[name]) for name, marker in _KINDS if name in found])
+
+
+def _classes(spec: RunSpec) -> int | None:
+    """The number of classes of a run; None if its dataset does not define it."""
+    # Data with some of the model's classes is predicted with the logits of those.
+    return None if "model_classes" in spec.data else get_dataset(spec.data_name).classes
 
 
 def _curve(name: str, outcomes: Sequence[Outcome], parameter: str) -> curves.Curve:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from ctta.bench.compare import Row
 from ctta.plots.canvas import WIDTH, Area, Canvas, Dot, Plot, Sample
 from ctta.plots.elements import LineStyle
-from ctta.plots.panel import TICK, Box, Panel, nice_ticks
+from ctta.plots.panel import TICK, Box, Panel, above_zero, nice_ticks
 from ctta.plots.rows import label_margin, row_ticks
 from ctta.plots.text import domain_name, short, text_width
 
@@ -41,7 +41,7 @@ def plot_domain_errors(
     canvas = Canvas(width)
     height = _LINE * (places[-1] + 1.2)
     errors = {row.label: [*(row.errors.get(domain, math.nan) for domain in domains), row.mean] for row in rows}
-    right = 1.05 * max([e for found in errors.values() for e in found if not math.isnan(e)], default=1.0) or 1.0
+    right = above_zero(error for found in errors.values() for error in found)
     box = Box(left, 4, canvas.width - left - 8, height)
     panel = canvas.add(Panel(box, (0, right), (places[-1] + 0.6, -0.6)))
     panel.y_axis(zip(places, names, strict=True))

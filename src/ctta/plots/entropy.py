@@ -16,6 +16,8 @@ from ctta.plots.text import short
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from ctta.bench.steps import StepLog
+
 _COLUMNS = 3
 #: Points left of the panels, and height of a panel.
 _LEFT, _HEIGHT = 38.0, 62.0
@@ -35,25 +37,39 @@ class Histogram:
     correct: Sequence[int]
     wrong: Sequence[int]
 
+    @classmethod
+    def of_logs(cls, label: str, logs: Sequence[StepLog]) -> Histogram:
+        """Sum the histograms of several runs.
 
-def draw_entropies(histograms: Sequence[Histogram], classes: int) -> Figure:
+        Args:
+            label: Title of the panel.
+            logs: The step log of each run.
+        """
+        correct = [sum(column) for column in zip(*(log.entropy_correct for log in logs), strict=True)]
+        wrong = [sum(column) for column in zip(*(log.entropy_wrong for log in logs), strict=True)]
+        return cls(label, correct, wrong)
+
+
+def draw_entropies(histograms: Sequence[Histogram], classes: int | None) -> Figure:
     """Draw a panel per method; correct and incorrect predictions together are 100 %.
 
     Args:
         histograms: One entry per panel.
-        classes: Number of classes C.
+        classes: Number of classes C; None draws entropy as a share of ln C.
     """
+    unit = "as a share of ln C" if classes is None else "(nat)"
+    longest = 1.0 if classes is None else math.log(classes)
     figure, found = panels(1, len(histograms), size=(3.3 * len(histograms) + 0.4, 3.4), sharex=True, sharey=True)
     for panel, mine in zip(found, histograms, strict=True):
         images = sum(mine.correct) + sum(mine.wrong)
-        width = math.log(classes) / len(mine.correct)
+        width = longest / len(mine.correct)
         edges = [i * width for i in range(len(mine.correct) + 1)]
         for name, counts, colour in (("correct", mine.correct, COLOURS[1]), ("incorrect", mine.wrong, COLOURS[3])):
             share = [100 * count / images for count in counts]
             panel.stairs(share, edges, fill=True, alpha=0.35, color=colour)
             panel.stairs(share, edges, color=colour, label=f"{name} ({sum(share):.0f} %)")
         panel.set_title(mine.label, fontsize=10)
-        panel.set_xlabel("entropy of the prediction (nat)")
+        panel.set_xlabel(f"entropy of the prediction {unit}")
         panel.legend(frameon=False, fontsize=9)
     found[0].set_ylabel("predictions (%)")
     return figure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
@@ -10,7 +9,7 @@ from ctta.bench.compare import Row
 from ctta.bench.steps import StepFacts
 from ctta.plots.canvas import Canvas, Plot
 from ctta.plots.elements import LineStyle
-from ctta.plots.panel import LABEL, TICK, Box, Panel, nice_ticks
+from ctta.plots.panel import LABEL, TICK, Box, Panel, above_zero, nice_ticks
 from ctta.plots.rows import label_margin, row_heights, row_ticks
 from ctta.plots.stream_axis import Stretch, mark_domains, room_for_names, steps_axis, steps_per_point, stretches_of
 from ctta.plots.style import COLOURS
@@ -70,7 +69,7 @@ def plot_running_errors(rows: Sequence[Logged], styles: Styles) -> Plot:
     stretches = _shared_stretches([log for _, logs in rows for log in logs])
     names = room_for_names(stretches)
     longest = max(len(log) for _, logs in rows for log in logs)
-    high = _above_zero([error for _, errors in curves.values() for error in errors])
+    high = above_zero(error for _, errors in curves.values() for error in errors)
     box = Box(LEFT, 6 + names, canvas.width - LEFT - _RIGHT, 190)
     panel = canvas.add(Panel(box, (-0.5, longest - 0.5), (0, high)))
     for label, (places, errors) in curves.items():
@@ -86,11 +85,6 @@ def plot_running_errors(rows: Sequence[Logged], styles: Styles) -> Plot:
         "Percentage of incorrect predictions up to a step, over all seeds."
         + (" Vertical lines: the domain changes." if marked else ""),
     )
-
-
-def _above_zero(values: Sequence[float]) -> float:
-    """The upper end of an axis that starts at 0 and fits all values."""
-    return 1.05 * max([value for value in values if not math.isnan(value)], default=1.0) or 1.0
 
 
 def _shared_stretches(logs: Sequence[Sequence[StepFacts]]) -> list[Stretch] | None:

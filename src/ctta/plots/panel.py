@@ -286,6 +286,15 @@ class Panel:
 _FRAME = LineStyle("#000000", width=0.6)
 
 
+def above_zero(values: Iterable[float]) -> float:
+    """The upper end of an axis that starts at 0 and fits all values.
+
+    Args:
+        values: What the axis must fit; NaN is ignored.
+    """
+    return 1.05 * max((value for value in values if not math.isnan(value)), default=1.0) or 1.0
+
+
 def nice_ticks(low: float, high: float, most: int = 6) -> list[tuple[float, str]]:
     """Round numbers between two ends, with their labels.
 

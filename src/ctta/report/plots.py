@@ -82,6 +82,5 @@ def _logs_of(row: Row, group: Group) -> list[StepLog]:
 
 def _histogram(label: str, logs: Sequence[StepLog]) -> Histogram | None:
     """The predictions of a row by entropy; None if its steps did not count them."""
-    correct = [sum(column) for column in zip(*(log.entropy_correct for log in logs), strict=True)]
-    wrong = [sum(column) for column in zip(*(log.entropy_wrong for log in logs), strict=True)]
-    return Histogram(label, correct, wrong) if sum(correct) + sum(wrong) else None
+    histogram = Histogram.of_logs(label, logs)
+    return histogram if sum(histogram.correct) + sum(histogram.wrong) else None
