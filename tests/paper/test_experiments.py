@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from ctta.bench.workload import Inputs
 from ctta.cli import app
+from ctta.errors import MissingData
 from ctta.paper import EXPERIMENTS, UnknownExperiment, experiment, numbers
+from ctta.paper.reproduce import Plan, Request, plan
 from ctta.registry import method
 from reference import net
 
@@ -149,6 +153,25 @@ def test_a_figure_is_drawn_from_its_runs(tmp_path: Path) -> None:
     assert all(f"incorrect ({share} %)" in text and f"correct ({100 - share} %)" in text for share in wrong)
 
 
+def test_a_figure_of_entropies_is_drawn_for_an_own_model(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "from torch import nn\n\ndef build():\n    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10))\n"
+    )
+    own = ("--methods", "source", "--model", f"{tmp_path / 'own.py'}:build")
+    (figure,) = reproduce("entropy", "digits", "--images", "4", *FEW, *own, out=tmp_path)["figures"]
+    assert "entropy of the prediction (nat)" in Path(figure).read_text(encoding="utf-8")
+
+
+def test_figures_of_own_data_are_named_after_its_folder(tmp_path: Path, clean_images: Path) -> None:
+    for folder in ("days", "nights 2"):
+        (tmp_path / folder).mkdir()
+        shutil.copy(clean_images, tmp_path / folder / "monday.npz")
+        arguments = ("teacher", str(tmp_path / folder), "--model", "digits_resnet8", "--images", "4")
+        (figure,) = reproduce(*arguments, out=tmp_path / "runs")["figures"]
+        assert Path(figure).name == f"teacher_{folder.replace(' ', '_')}_digits_resnet8.svg"
+        assert f"along the stream: {folder}, digits_resnet8" in Path(figure).read_text(encoding="utf-8")
+
+
 @pytest.mark.trial
 def test_the_clean_source_is_asked_after_the_stream_with_and_without_learning(tmp_path: Path) -> None:
     told = reproduce("clean-source", "digits", "--images", "50", *FEW, "--methods", "source,rmt", out=tmp_path)
@@ -168,6 +191,45 @@ def test_sizes_beyond_what_is_asked_for_are_left_out(tmp_path: Path) -> None:
     told = reproduce("samples", "digits", "--images", "200", *FEW, "--methods", "rdumb", out=tmp_path)
     assert [row["row"] for row in told["rows"]] == ["RDumb, 200 images"]
     assert any("needs more than 200 images" in note and "RDumb, 500 images" in note for note in told["notes"])
+
+
+def planned(name: str, *methods: str) -> Plan:
+    inputs = Inputs("digits", "digits_resnet8")
+    return plan(experiment(name), Request("digits", inputs, methods=frozenset(methods) or None))
+
+
+def test_sizes_beyond_those_of_the_data_are_left_out(clean_images: Path) -> None:
+    found = planned("samples")
+    # A domain of the digits has 900 images.
+    assert [cell.label for cell in found.cells] == [f"{m}, {n} images" for m in ("DMSE", "RDumb") for n in (200, 500)]
+    assert found.left_out["DMSE, 1000 images"] == "needs more than 900 images per domain"
+    few = Request("cifar10-c", Inputs("cifar10-c", "digits_resnet8", data=clean_images, images=500))
+    with pytest.raises(MissingData, match="RDumb, 200 images needs more than 40 images per domain"):
+        plan(experiment("samples"), few)
+
+
+def test_methods_may_be_named_in_capital_letters() -> None:
+    assert [cell.label for cell in planned("reset", "DMSE").cells] == ["with reset", "without reset"]
+    assert planned("reset", "DMSE", "Trio").left_out == {"trio": "is no row of this experiment"}
+
+
+def test_an_own_method_gets_a_row_on_every_stream_of_a_table() -> None:
+    sizes = {cell.label: cell.procedure.batch_size for cell in planned("batch-sizes", "mine.py:Own").cells}
+    assert sizes == {f"mine.py:Own, batch {size}": size for size in (16, 32, 64, 128)}
+    protocols = {cell.label: cell.procedure.protocol for cell in planned("clean-source", "mine.py:Own").cells}
+    assert protocols == {
+        "mine.py:Own, not learning on it": "then-clean-resting",
+        "mine.py:Own, learning on it": "then-clean",
+    }
+    assert [cell.label for cell in planned("alpha-e", "mine.py:Own").cells] == ["mine.py:Own"]
+
+
+@pytest.mark.parametrize("name", [name for name, e in EXPERIMENTS.items() if not e.drawings])
+def test_rows_of_one_condition_have_one_stream(name: str) -> None:
+    table = experiment(name)
+    cells = table.cells(table.datasets[0])
+    streams = {(c.condition, repr((replace(c.procedure, method="", settings={}), c.images, c.domain))) for c in cells}
+    assert len(streams) == len({condition for condition, _ in streams})
 
 
 @pytest.mark.parametrize(

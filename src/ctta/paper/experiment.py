@@ -28,6 +28,7 @@ class Cell:
         label: Label of the row.
         procedure: The method and its protocol, with the paper's batch size and the requested seeds.
         published: The published result, if any.
+        condition: The stream of the row, in tables that have several; a method of the user's own gets a row for each.
         source_data: Whether the method gets source data.
         images: Images per domain; None means as requested.
         domain: The only domain that counts; None means the mean over all.
@@ -37,6 +38,7 @@ class Cell:
     label: str
     procedure: Procedure
     published: Published | None = None
+    condition: str = ""
     source_data: bool = False
     images: int | None = None
     domain: str | None = None

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ctta._system.files import write_atomically
+from ctta._system.files import printable, write_atomically
+from ctta.bench.inputs import open_inputs
 from ctta.bench.jobs import Inputs, Job, RunOptions, Workload
 from ctta.bench.record import Record
 from ctta.corruption_names import CORRUPTIONS
 from ctta.datasets import get_dataset
+from ctta.datasets.catalog import OWN
 from ctta.errors import MissingData, ParameterError
 from ctta.method_table import built_in
 from ctta.paper.experiment import Cell, Experiment, Outcome
@@ -115,14 +117,19 @@ def plan(experiment: Experiment, request: Request) -> Plan:
     if _cells_of(request) not in experiment.datasets:
         where = ", ".join(experiment.datasets)
         raise ParameterError(f"The experiment {experiment.name} is about {where}. Got {request.dataset} instead.")
+    request = _with_known_names(request)
     cells, left_out = [], dict.fromkeys(_without_row(experiment, request), "is no row of this experiment")
-    for cell in _with_own_methods(experiment, request):
-        if request.methods is not None and cell.procedure.method not in request.methods:
-            continue
+    named = [
+        cell
+        for cell in _with_own_methods(experiment, request)
+        if request.methods is None or cell.procedure.method in request.methods
+    ]
+    most = _most_images(named, request)
+    for cell in named:
         if cell.source_data and request.inputs.source_data is None:
             left_out[cell.label] = "needs --source-data"
-        elif cell.images is not None and cell.images > (request.inputs.images or cell.images):
-            left_out[cell.label] = f"needs more than {request.inputs.images} images per domain"
+        elif cell.images is not None and cell.images > most:
+            left_out[cell.label] = f"needs more than {most} images per domain"
         else:
             cells.append(cell)
     if not cells:
@@ -134,25 +141,55 @@ def plan(experiment: Experiment, request: Request) -> Plan:
     return Plan(experiment, request, tuple(cells), left_out)
 
 
+def _with_known_names(request: Request) -> Request:
+    """The request with the names of built-in methods in lower case, as cells have them."""
+    if request.methods is None:
+        return request
+    lower = {name: name.lower() for name in request.methods}
+    return replace(request, methods=frozenset(low if low in built_in() else name for name, low in lower.items()))
+
+
+def _most_images(cells: Sequence[Cell], request: Request) -> int:
+    """The most images per domain that the data and the request allow; 0 if no cell has a number of images."""
+    sized = next((cell for cell in cells if cell.images is not None), None)
+    if sized is None:
+        return 0
+    work = job_of(sized, request, seed=0).work
+    smallest = min(map(len, open_inputs(work, get_dataset(work.inputs.stream)).domains))
+    return min(smallest, request.inputs.images or smallest)
+
+
 def _without_row(experiment: Experiment, request: Request) -> list[str]:
     """The built-in methods that the user named and the experiment does not have."""
     rows = {cell.procedure.method for cell in experiment.cells(_cells_of(request))}
-    return sorted(name for name in request.methods or () if name.lower() in built_in() and name not in rows)
+    return sorted(name for name in request.methods or () if name in built_in() and name not in rows)
 
 
 def _with_own_methods(experiment: Experiment, request: Request) -> list[Cell]:
-    """The cells of an experiment, and a row for every method the user named that is not built in."""
+    """The cells of an experiment, and a row per condition for every method the user named that is not built in."""
     cells = experiment.cells(_cells_of(request))
-    own = sorted(name for name in request.methods or () if name.lower() not in built_in())
+    own = sorted(name for name in request.methods or () if name not in built_in())
     if own and experiment.drawings:
         raise ParameterError(
             f"The experiment {experiment.name} draws figures of given methods; {own[0]} cannot be added to it. "
             "Use ctta run."
         )
-    like = replace(cells[0], published=None, source_data=False, keep=False)
-    plain = replace(like.procedure, settings={})
-    rows = [replace(like, label=bare_target(name), procedure=replace(plain, method=name)) for name in own]
-    return [*cells, *rows]
+    conditions: dict[str, Cell] = {}
+    for cell in cells:
+        conditions.setdefault(cell.condition, cell)
+    return [*cells, *(_own_row(name, like) for name in own for like in conditions.values())]
+
+
+def _own_row(method: str, like: Cell) -> Cell:
+    """The row of a method that is not built in, under the condition of another row."""
+    return replace(
+        like,
+        label=", ".join(filter(None, (bare_target(method), like.condition))),
+        procedure=replace(like.procedure, method=method, settings={}),
+        published=None,
+        source_data=False,
+        keep=False,
+    )
 
 
 def _cells_of(request: Request) -> str:
@@ -265,19 +302,27 @@ def draw(plan: Plan, outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
         The files.
     """
     request, written = plan.request, []
+    name, model = _data_title(request), bare_target(request.inputs.model)
+    data = request.dataset if request.dataset in SETTINGS else name
     for drawing in plan.experiment.drawings:
-        data = request.dataset if request.dataset in SETTINGS else request.setting.name
-        path = folder / "figures" / f"{drawing.name}_{data}_{_file_name(request.inputs.model)}.svg"
+        path = folder / "figures" / f"{drawing.name}_{_file_name(data)}_{_file_name(model)}.svg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        title = f"{drawing.title}: {request.setting.name}, {bare_target(request.inputs.model)}"
+        title = f"{drawing.title}: {name}, {model}"
         write_atomically(path, svg(drawing.draw(outcomes), title))
         written.append(path)
     return written
 
 
-def _file_name(model: str) -> str:
-    """The name of a model as part of a file's name."""
-    return re.sub(r"[^\w.-]", "_", bare_target(model))
+def _data_title(request: Request) -> str:
+    """The name of the user's own folder or file, or that of the dataset."""
+    # Not from the record: equal images in two folders are one run.
+    path, name = request.inputs.data, request.setting.name
+    return printable(path.absolute().name) if path is not None and name == OWN.name else name
+
+
+def _file_name(name: str) -> str:
+    """The name of a model or of data as part of a file's name."""
+    return re.sub(r"[^\w.-]", "_", name)
 
 
 def _size(outcome: Outcome) -> int:

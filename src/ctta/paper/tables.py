@@ -94,12 +94,13 @@ def _components(dataset: str) -> list[Cell]:
 def _clean_source(dataset: str) -> list[Cell]:
     return [
         Cell(
-            f"{_SHORT.get(row, row)}, {'learning' if learning else 'not learning'} on it",
+            f"{_SHORT.get(row, row)}, {condition}",
             Procedure(method, protocol="then-clean" if learning else "then-clean-resting"),
             numbers.clean_source(dataset, _SHORT.get(row, row), learning=learning),
+            condition,
             domain="clean",
         )
-        for learning in (False, True)
+        for learning, condition in ((False, "not learning on it"), (True, "learning on it"))
         for row, method, source in _ROWS
         if not source and method in ("source", "rmt", "santa", "dmse")
     ]
@@ -163,6 +164,7 @@ def _batch_sizes(dataset: str) -> list[Cell]:
             f"{row}, batch {size}",
             Procedure(method, batch_size=size),
             numbers.published_for("imagenet-c-5k", dataset, table[row][i]),
+            f"batch {size}",
         )
         for row, method in (("RMT", "rmt"), ("SANTA", "santa"), ("DMSE", "dmse"))
         for i, size in enumerate(table["batch_sizes"])
