@@ -107,6 +107,11 @@ def test_what_is_no_drawing_is_named(data: bytes) -> None:
         embed(data, "a-")
 
 
+def test_a_drawing_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(BadData, match="nested some hundred levels deep; this one has more"):
+        embedded("<g>" * 3000 + "</g>" * 3000)
+
+
 def test_a_drawing_that_unfolds_without_end_is_refused() -> None:
     names = "abcdefghijklmnop"
     entities = "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in pairwise(names))

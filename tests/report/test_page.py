@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 import statistics
 from html.parser import HTMLParser
 from pathlib import Path
@@ -216,6 +217,19 @@ def test_a_heading_names_options_of_the_protocol_that_are_not_the_defaults(tmp_p
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_a_heading_counts_the_images_of_a_stream_whose_domains_have_no_number_of_their_own(tmp_path: Path) -> None:
+    # Twelve batches of ten images.
+    make_run(tmp_path / "runs", "tent", protocol={"name": "ccc"}, severity=None, images=120)
+    assert "cifar10-c (generated), resnet20, ccc, 120 images, batches of 10" in Read(report(tmp_path / "runs")).text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_data_of_unknown_origin_has_none_in_the_heading(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs", "tent", data={"name": "cifar10-c", "digest": "7bee"})
+    assert "<h2>cifar10-c, resnet20, continual," in report(tmp_path / "runs")
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_only_a_gradual_stream_has_a_severity_that_rises_and_falls(tmp_path: Path) -> None:
     for name in ("gradual", "clean"):
         make_run(tmp_path / name, "tent", protocol={"name": name}, severity=None)
@@ -329,6 +343,14 @@ def test_a_figure_that_is_none_is_named(runs: Path) -> None:
 
 def test_a_run_reached_twice_counts_once_and_the_page_is_always_the_same(runs: Path, text: str) -> None:
     assert text == report(runs, runs, next(runs.iterdir()) / "record.json")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_step_log_is_read_from_whichever_folder_has_it(tmp_path: Path) -> None:
+    make_run(tmp_path / "whole", "tent")
+    shutil.copytree(tmp_path / "whole", tmp_path / "records", ignore=shutil.ignore_patterns("steps.jsonl"))
+    assert "have no step log" in Read(report(tmp_path / "records")).text
+    assert "have no step log" not in Read(report(tmp_path / "records", tmp_path / "whole")).text
 
 
 def test_a_broken_log_is_named(runs: Path) -> None:

@@ -42,7 +42,7 @@ def embed(data: bytes, prefix: str) -> Drawing:
         prefix: Put before every id, so that the ids of several drawings on a page differ.
 
     Raises:
-        BadData: The file is not an SVG file.
+        BadData: The file is not an SVG file, or its elements are nested too deeply.
     """
     try:
         found = ElementTree.fromstring(data)
@@ -50,9 +50,18 @@ def embed(data: bytes, prefix: str) -> Drawing:
         raise BadData(f"This is not an SVG file: {error}.") from error
     if found.tag != f"{_SVG}svg":
         raise BadData(f"This is not an SVG file: it begins with <{found.tag}>.")
-    title = (found.findtext(f"{_SVG}title") or "").strip()
-    wanted = _references(found)
-    drawing = _copy(found, prefix, wanted)
+    try:
+        return _drawing(found, prefix)
+    except RecursionError as error:
+        raise BadData(
+            "The elements of an SVG file may be nested some hundred levels deep; this one has more levels. Save it "
+            "with fewer groups, or move it out of the folder."
+        ) from error
+
+
+def _drawing(root: ElementTree.Element, prefix: str) -> Drawing:
+    title = (root.findtext(f"{_SVG}title") or "").strip()
+    drawing = _copy(root, prefix, _references(root))
     width, height = (_points(drawing.get(name, "")) for name in ("width", "height"))
     if "viewBox" not in drawing.attrib:
         drawing.set("viewBox", f"0 0 {width:g} {height:g}")

@@ -51,10 +51,12 @@ def read_groups(folders: Sequence[Path]) -> list[Group]:
     records: dict[str, Record] = {}
     logs: dict[str, StepLog] = {}
     for folder in folders:
-        new = [record for record in read_records(folder) if record.address not in records]
         runs = runs_with_steps([folder])
-        records |= {record.address: record for record in new}
-        logs |= {r.address: runs[r.address].read_log(r.counts) for r in new if r.address in runs}
+        for found in read_records(folder):
+            record = records.setdefault(found.address, found)
+            # The log may be missing where the record was found first.
+            if record.address in runs and record.address not in logs:
+                logs[record.address] = runs[record.address].read_log(record.counts)
     alike: dict[str, list[Record]] = {}
     for record in sorted(records.values(), key=table_order):
         alike.setdefault(comparable_key(record.spec), []).append(record)

@@ -172,20 +172,28 @@ def _headings(groups: Sequence[Group]) -> list[str]:
 
 def _heading(record: Record) -> str:
     spec = record.spec
-    times, domains = spec.protocol.get("times"), len(spec.corruptions)
+    times, origin = spec.protocol.get("times"), spec.data.get("origin")
     parts = [
-        f"{record.data_title or spec.data_name} ({spec.data['origin']})",
+        f"{record.data_title or spec.data_name}" + (f" ({origin})" if origin else ""),
         spec.model_name,
         spec.protocol_name,
         *_changed_options(spec),
         times and f"{times} round{'s' if times != 1 else ''}",
         not spec.learn and "without learning",
         spec.severity and f"severity {spec.severity}",
-        f"{domains} domain{'s' if domains != 1 else ''}"
-        + (", all images" if spec.images is None else f" of {spec.images} images"),
+        _amount(record),
         f"batches of {spec.batch_size}",
     ]
     return ", ".join(str(part) for part in parts if part)
+
+
+def _amount(record: Record) -> str:
+    """How many domains and images the stream has."""
+    most, domains = record.spec.images, len(record.spec.corruptions)
+    if domains > 1 and record.images == most:
+        # The number of images was that of the whole stream, not of each domain.
+        return f"{most} images"
+    return f"{domains} domain{'s' if domains != 1 else ''}" + (", all images" if most is None else f" of {most} images")
 
 
 def _changed_options(spec: RunSpec) -> list[str]:
