@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import threading
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from ctta import errors
 from ctta.norms import batch_norms
 from ctta.registry import methods
 from ctta.testing.compare import difference
-from ctta.testing.models import bn_cnn
+from ctta.testing.models import bn_cnn, gn_cnn
 from ctta.testing.non_finite import Fault
 from ctta.testing.task import drifting_images
 from reference import net, stream
@@ -515,3 +515,35 @@ def test_a_refused_batch_leaves_the_adapter_free() -> None:
     with pytest.raises(errors.ImageRange):
         adapter.ask(2 * x() + 1)
     assert torch.equal(adapter(x()), ctta.Tent(net())(x()))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "message"),
+    [
+        (lambda parameters: None, "must return a torch.optim.Optimizer.*NoneType"),
+        (torch.optim.LBFGS, "LBFGS evaluates the loss several times"),
+    ],
+)
+def test_an_optimizer_of_ones_own_that_cannot_take_a_step_is_refused(optimizer: Any, message: str) -> None:
+    with pytest.raises(errors.ParameterError, match=message):
+        ctta.Tent(net(), optimizer=optimizer)
+
+
+@pytest.mark.parametrize("guard", [False, True])
+def test_the_memory_of_a_batch_may_be_used_again_before_it_is_learnt(guard: bool) -> None:
+    one, other = (ctta.adapt(gn_cnn(), mirror=False, guard=guard) for _ in range(2))
+    batch = x(0)
+    answer = one.ask(batch)
+    batch.zero_()
+    answer.learn()
+    other.step(x(0))
+    assert difference(one.state_dict(), other.state_dict()) is None
+
+
+def test_half_precision_is_refused_after_construction_too() -> None:
+    adapter = ctta.Tent(net())
+    before = adapter.state_dict()
+    for convert in (adapter.half, lambda: adapter.to(torch.float16)):
+        with pytest.raises(errors.ModelError, match="float16"):
+            convert()
+    assert difference(before, adapter.state_dict()) is None

@@ -157,15 +157,24 @@ def test_head_never_used_is_refused(x) -> None:
         Classifier(Unused().eval()).with_features(x)
 
 
-def test_tied_weight_is_refused() -> None:
-    class Tied(Hidden):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc = nn.Linear(D, D)
-            self.hidden.weight = self.fc.weight
+class Tied(Hidden):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(D, D)
+        self.hidden.weight = self.fc.weight
 
+
+def test_a_tied_head_is_refused_by_name() -> None:
     with pytest.raises(SharedHead, match="hidden"):
-        Classifier(Tied())
+        Classifier(Tied(), head="fc")
+
+
+def test_a_tied_head_that_nobody_named_is_refused_only_where_features_are_needed(x) -> None:
+    net = Tied().eval()
+    classifier = Classifier(net)
+    assert torch.equal(classifier(x), net(x))
+    with pytest.raises(SharedHead, match="hidden"):
+        classifier.with_features(x)
 
 
 def test_wrongly_guessed_head_is_caught_at_first_use(x) -> None:
@@ -244,3 +253,35 @@ def test_grey_images_are_refused_where_mean_and_std_have_three_channels() -> Non
     classifier = Classifier(nn.Conv2d(3, 5, 1), mean=(0.5,) * 3, std=(0.2,) * 3)
     with pytest.raises(ImageShape, match="3 channels of mean and std"):
         classifier(torch.rand(2, 1, 8, 8))
+
+
+@pytest.mark.parametrize(
+    ("mean", "std"),
+    [
+        ((0.5,) * 3, (0.2,)),
+        ((0.5,), (0.2,) * 3),
+        ((), ()),
+        (0.5, 0.2),
+        ("abc", (1.0,) * 3),
+        ((float("nan"),) * 3, (1.0,) * 3),
+    ],
+)
+def test_mean_and_std_that_do_not_fit_are_refused(mean, std) -> None:
+    with pytest.raises(ParameterError, match="Classifier needs"):
+        Classifier(Net(), mean=mean, std=std)
+
+
+def test_a_head_may_be_called_by_keyword(x) -> None:
+    class ByKeyword(Net):
+        def forward(self, x):
+            return self.fc(input=self.body(x))
+
+    net = ByKeyword().eval()
+    _, features = Classifier(net).with_features(x)
+    torch.testing.assert_close(features, net.body(x))
+
+
+def test_a_bfloat16_network_takes_normalised_images_and_its_logits_are_single_precision() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(12, 5)).bfloat16()
+    logits = Classifier(net, mean=(0.5,) * 3, std=(0.2,) * 3)(torch.rand(2, 3, 2, 2).bfloat16())
+    assert logits.dtype is torch.float32

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import io
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,6 +160,75 @@ def test_images_that_the_net_refuses_leave_it_as_it_was() -> None:
             adapter.load_into(net, statistics=images)
         assert difference(before, net.state_dict()) is None
     assert not any(layer.training or layer.momentum is None for layer in batch_norms(net))
+
+
+def test_images_out_of_range_are_refused_as_statistics_before_the_net_changes() -> None:
+    adapter, net = adapted("tent"), trained()
+    before = copy.deepcopy(net.state_dict())
+    for images in ((255 * batches(1)[0]).byte(), 3):
+        with pytest.raises((errors.ImageDtype, errors.ParameterError)):
+            adapter.load_into(net, statistics=images)  # type: ignore[arg-type]
+        assert difference(before, net.state_dict()) is None
+
+
+@pytest.mark.parametrize("earlier", ["batch", "share:0.5", "moving:0.05", "auto"])
+@pytest.mark.parametrize("statistics", ["adapter", "source", "batch", "images"])
+def test_adapted_weights_go_into_a_net_that_holds_those_of_another_adapter(earlier: str, statistics: str) -> None:
+    adapter, net, fresh, x = adapted("tent", statistics="share:0.9"), trained(), trained(), batches(2)[1]
+    adapted("tent", statistics=earlier).load_into(net)
+    chosen: Any = batches(2) if statistics == "images" else statistics
+    adapter.load_into(net, statistics=chosen)
+    adapter.load_into(fresh, statistics=chosen)
+    assert torch.equal(net.eval()(x), fresh.eval()(x))
+    assert difference(net.state_dict(), fresh.state_dict()) is None
+
+
+def test_a_failed_load_leaves_the_statistics_of_the_last_one() -> None:
+    adapter, net, x = adapted("tent", statistics="auto"), trained(), batches(1)[0]
+    adapter.load_into(net)
+    before = net.eval()(x)
+    with pytest.raises(errors.ImageShape):
+        adapter.load_into(net, statistics=[x, torch.rand(2, 1, 16, 16)])
+    assert torch.equal(net(x), before)
+
+
+def test_a_layer_without_parameters_does_not_prevent_loading() -> None:
+    adapter, x = adapted("tent"), batches(1)[0]
+    net, other = trained(), trained()
+    other.add_module("dropout", nn.Dropout())
+    adapter.load_into(net)
+    adapter.load_into(other)
+    assert torch.equal(net.eval()(x), other.eval()(x))
+
+
+def test_a_saved_adapter_is_frozen_and_copied_with_the_recent_classes_that_auto_follows(tmp_path: Path) -> None:
+    source = ctta.Classifier(trained(), mean=(0.4,) * 3, std=(0.5,) * 3)
+    adapter, one_class = ctta.Tent(source, statistics="auto"), torch.cat([batches(1)[0][:1]] * 16)
+    for _ in range(4):
+        adapter(one_class)
+    adapter.save(tmp_path / "adapter.ctta")
+    loaded, x, net = ctta.Tent.load(tmp_path / "adapter.ctta", source), batches(2)[1], trained()
+    frozen = loaded.freeze()
+    loaded.load_into(net)
+    expected = adapter.predict(x)
+    assert not torch.equal(expected, ctta.Tent(source, statistics="auto").predict(x))
+    assert torch.equal(frozen(x), expected)
+    torch.testing.assert_close(net.eval()((x - 0.4) / 0.5), expected, rtol=0, atol=1e-5)
+
+
+def test_a_frozen_adapter_predicts_in_several_threads_at_once() -> None:
+    frozen = adapted("tent", statistics="auto").freeze()
+    streams = [list(batches(2)), [0.3 * x for x in batches(2)]]
+    with torch.no_grad():
+        expected = [[frozen(x) for x in stream] for stream in streams]
+
+        def wrong(number: int) -> int:
+            with torch.no_grad():
+                rounds = [zip(streams[number], expected[number], strict=True) for _ in range(40)]
+                return sum(not torch.equal(frozen(x), logits) for pairs in rounds for x, logits in pairs)
+
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(wrong, [0, 1])) == [0, 0]
 
 
 def test_a_net_of_another_architecture_is_refused_and_left_alone() -> None:

@@ -136,3 +136,9 @@ def test_the_doctor_gives_the_same_recommendation_with_the_time_of_a_step() -> N
     assert diagnosis.recommended == recommend(bn_cnn())
     assert set(diagnosis.seconds) == {1, 16} and all(taken > 0 for taken in diagnosis.seconds.values())
     assert examine(bn_cnn(), among={"trio": ctta.Trio}).seconds == {}
+
+
+@pytest.mark.parametrize("given", [{"mean": [0.5] * 3}, {"std": [0.2] * 3}])
+def test_the_normalisation_of_a_classifier_is_not_given_twice(given: dict[str, list[float]]) -> None:
+    with pytest.raises(ParameterError, match="already has its mean and std"):
+        ctta.adapt(ctta.Classifier(bn_cnn()), **given)  # type: ignore[arg-type]

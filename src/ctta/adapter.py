@@ -113,10 +113,11 @@ class Adapter(CheckedArguments, BatchPart):
         source = model if isinstance(model, Classifier) else Classifier(model)
         check_weights(source.model)
         on_cpu = all(p.device.type == "cpu" for p in source.parameters())
-        if precision == "bf16" and on_cpu and bf16_crashes():
+        in_bf16 = precision == "bf16" or any(p.dtype == torch.bfloat16 for p in source.parameters())
+        if in_bf16 and on_cpu and bf16_crashes():
             raise errors.ParameterError(
                 "This processor announces AMX instructions and traps them: bfloat16 would end the process. Start "
-                f'with {"=".join(WITHOUT_AMX)} in its environment, or use precision="fp32".'
+                f'with {"=".join(WITHOUT_AMX)} in its environment, or use precision="fp32" and a float32 network.'
             )
         self.source_digest = source.digest()
         # Eval mode: no dropout and no stochastic depth.
@@ -183,7 +184,7 @@ class Adapter(CheckedArguments, BatchPart):
             True
         """
         self._refuse_impossible()
-        return self._in_safe_layout(lambda: Answer(self, lambda: self._step(*self._admit(x))))
+        return self._in_safe_layout(lambda: Answer(self, lambda: self._step(*self._admit_for_later(x))))
 
     @torch.no_grad()
     def predict(self, x: Tensor, *, allow_small: bool = False) -> Tensor:
@@ -214,6 +215,7 @@ class Adapter(CheckedArguments, BatchPart):
             True
         """
         with self._lock:
+            self._tell_networks()
             networks = [getattr(self, name) for name in self.answers_with]
             return Frozen(networks, self.combine, [name in self.mirrored for name in self.answers_with])
 
@@ -237,6 +239,7 @@ class Adapter(CheckedArguments, BatchPart):
         if not isinstance(adapted, Classifier):
             raise errors.ParameterError(f"{type(self).__name__} has no network {name!r}.")
         with self._lock:
+            self._tell_networks()
             load_into(adapted, net, statistics=statistics)
 
     def save(self, path: str | os.PathLike[str]) -> None:

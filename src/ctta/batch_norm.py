@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ctta._system.forward_pass import Pass, share_pass
+from ctta._system.forward_pass import Pass, is_traced, share_pass, told_concentration
 from ctta.statistics import Batch, Moments, Seen, Source, Statistics
 
 
@@ -44,6 +44,7 @@ def convert(layer: _BatchNorm) -> None:
         return
     layer.register_buffer("source_mean", layer.running_mean)
     layer.register_buffer("source_var", layer.running_var)
+    vars(layer)["batches_of_source"] = layer.num_batches_tracked
     # Without running statistics torch uses the batch's (biased variance) in either mode and stores nothing.
     layer.running_mean = layer.running_var = layer.num_batches_tracked = None
     layer.track_running_stats = False
@@ -58,6 +59,29 @@ def convert(layer: _BatchNorm) -> None:
         layer.register_forward_hook(take_back)
 
 
+def revert(layer: _BatchNorm) -> None:
+    """Make a converted batch norm a plain one again, with its source statistics as running statistics.
+
+    Args:
+        layer: The layer, changed in place. One that was not converted stays as it is.
+    """
+    if "source_mean" not in layer._buffers:
+        return
+    for name in _state(layer):
+        delattr(layer, name)
+    for hooks, own in ((layer._forward_pre_hooks, _lend_blend), (layer._forward_hooks, take_back)):
+        for key in [key for key, hook in hooks.items() if hook is own]:
+            del hooks[key]
+    layer.__class__ = _PLAIN.get(type(layer), type(layer))
+    layer.running_mean, layer.running_var = _source(layer)
+    batches = vars(layer).pop("batches_of_source")
+    layer.num_batches_tracked = None if batches is None else batches.to(layer.source_mean.device)
+    layer.track_running_stats = True
+    del layer.source_mean, layer.source_var
+    for name in ("statistics", "current_pass", "position"):
+        vars(layer).pop(name, None)
+
+
 def copy_statistics(network: nn.Module, target: nn.Module) -> None:
     """Make the batch norms of a network use the same statistics as those of another one.
 
@@ -67,13 +91,14 @@ def copy_statistics(network: nn.Module, target: nn.Module) -> None:
     """
     layers = dict(network.named_modules())
     for name, place in target.named_modules():
-        layer = layers[name]
-        if isinstance(place, _BatchNorm) and hasattr(layer, "source_mean"):
+        layer = layers.get(name)
+        if isinstance(place, _BatchNorm) and layer is not None and hasattr(layer, "source_mean"):
             vars(place)["statistics"] = statistics_of(layer)
             convert(place)
             for key, value in _state(layer).items():
                 place.register_buffer(key, value.clone())
-    share_pass(place for place in target.modules() if isinstance(place, _BatchNorm))
+    targets = (place for place in target.modules() if isinstance(place, _BatchNorm))
+    share_pass(targets, told_concentration(network))
 
 
 def normalise_exactly(
@@ -172,7 +197,7 @@ class _Blended(_BatchNorm):
         if _is_single(x):
             mean, var = _reference(self)
             return F.batch_norm(x, mean, var, self.weight, self.bias, training=False, eps=self.eps)
-        if _is_traced():
+        if is_traced():
             return normalise_exactly(x, lambda batch: _blend(self, x, batch), self.weight, self.bias, self.eps)
         batch = _moments(x.detach(), self.source_mean)
         mean, var = _blend(self, x, batch)
@@ -197,6 +222,7 @@ _FUSED: dict[type, type] = {
     nn.BatchNorm2d: BlendedBatchNorm2d,
     nn.BatchNorm3d: BlendedBatchNorm3d,
 }
+_PLAIN: dict[type, type] = {fused: plain for plain, fused in _FUSED.items()}
 
 
 class _Normalise(torch.autograd.Function):
@@ -295,7 +321,7 @@ def _blend(layer: Any, x: Tensor, batch: Moments) -> Moments:
 
 def _moments(x: Tensor, like: Tensor) -> Moments:
     """Compute the moments of a batch in one fused pass, in the dtype of the layer's own statistics."""
-    if not _is_traced():
+    if not is_traced():
         try:
             # The kernel of batch norm itself. It also updates running statistics, and takes its precision from them.
             return Moments(*torch.batch_norm_update_stats(x, torch.zeros_like(like), torch.zeros_like(like), 0.0))
@@ -322,11 +348,6 @@ def _state(layer: Any) -> dict[str, Tensor]:
 
 def _reference(layer: Any) -> Moments:
     return statistics_of(layer).reference(_source(layer), _state(layer))
-
-
-def _is_traced() -> bool:
-    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
-    return tracing or torch.compiler.is_exporting()
 
 
 def _is_single(x: Tensor) -> bool:

@@ -13,10 +13,11 @@ from torch.nn.utils.weight_norm import WeightNorm
 
 from ctta._checks.images import channel_count, channel_hint
 from ctta._checks.model import check_logits, check_model, look_like_probabilities
+from ctta._checks.normalisation import check_normalisation
 from ctta._system.module_caches import ModuleCaches, drop_caches
 from ctta._system.module_copy import note_empty_tables
 from ctta._system.tensor_digest import add_value
-from ctta.errors import CttaError, HeadNotFound, ImageShape, ModelError, ParameterError, SharedHead
+from ctta.errors import CttaError, HeadNotFound, ImageShape, ModelError, SharedHead
 
 Precision = Literal["fp32", "bf16"]
 
@@ -65,14 +66,7 @@ class Classifier(nn.Module):
     ) -> None:
         check_model(model)
         super().__init__()
-        if (mean is None) != (std is None):
-            raise ParameterError("Classifier needs both mean and std, or neither.")
-        if std is not None and not all(s > 0 for s in std):
-            raise ParameterError(f"Classifier needs a std above 0 in every channel. Got {tuple(std)} instead.")
-        if mean is not None and max(mean, default=0.0) > 1:
-            raise ParameterError(
-                f"Classifier needs the mean of images in [0, 1]. Got {tuple(mean)}; divide mean and std by 255."
-            )
+        check_normalisation(mean, std)
         # torch.compile wraps the user's net. Adapters copy the net itself, and their steps are not compiled.
         self.model: nn.Module = getattr(model, "_orig_mod", model)
         self.precision: Precision = "fp32"
@@ -81,6 +75,9 @@ class Classifier(nn.Module):
         self.register_buffer("mean", None if mean is None else torch.tensor(mean, device=device).view(1, -1, 1, 1))
         self.register_buffer("std", None if std is None else torch.tensor(std, device=device).view(1, -1, 1, 1))
         self.head_name = _find_head(self.model, head)
+        self._tied_to = None if self.head_name is None else _sharing_weight(self.model, self.head_name)
+        if head is not None:
+            self._refuse_tied()
         # A head named by the user is trusted; one found automatically is checked once against the model's logits.
         self._trusted = head is not None
 
@@ -100,13 +97,12 @@ class Classifier(nn.Module):
                     f"Images must have the {channel_count(wanted)} of mean and std; got {tuple(x.shape)}. "
                     + channel_hint(x, wanted)
                 )
-            x = (x - self.mean) / self.std
+            x = normalised(x, self.mean, self.std)
         bf16 = self.precision == "bf16"
         # Entered even for fp32: an autocast around the adapter must not change what "fp32" means.
         with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
             logits = logits_of(self._run(x))
-        # Losses and thresholds on entropy need more than bf16's three digits.
-        return check_logits(logits.float() if bf16 else logits, len(x), self._title)
+        return check_logits(logits, len(x), self._title)
 
     def _run(self, x: Tensor) -> Any:
         """Run the model; if it fails on images with other channels than its first layer has, say so."""
@@ -135,7 +131,9 @@ class Classifier(nn.Module):
         dtype = self.weight.dtype
         given: list[Tensor] = []
         # For this pass only: a permanent hook would modify the user's own net and be copied with it.
-        hook = self.head.register_forward_pre_hook(lambda head, args: given.append(args[0]))
+        hook = self.head.register_forward_pre_hook(
+            lambda head, args, named: given.append(next(iter((*args, *named.values())))), with_kwargs=True
+        )
         try:
             logits = self(x)
         finally:
@@ -173,7 +171,15 @@ class Classifier(nn.Module):
             raise HeadNotFound(
                 f"Features and class prototypes come from a final nn.Linear; {self._title} has none. {self._advice}"
             )
+        self._refuse_tied()
         return self.model.get_submodule(self.head_name)
+
+    def _refuse_tied(self) -> None:
+        if self._tied_to is not None:
+            raise SharedHead(
+                f"The head must own its weight; {self.head_name!r} of {self._title} shares it with {self._tied_to!r}. "
+                'Untie the two, or name another layer with Classifier(model, head="...").'
+            )
 
     @property
     def weight(self) -> Tensor:
@@ -263,22 +269,33 @@ def _detached(value: Any) -> Tensor:
 
 
 def logits_of(output: Any) -> Tensor:
-    """Return the logits in the output of a model.
+    """Return the logits in the output of a model, in at least single precision.
+
+    Losses and thresholds on entropy need more digits than the three of bfloat16.
 
     Args:
         output: A tensor, or an object or dict with ``logits``.
     """
-    if isinstance(output, Tensor):
-        return output
-    logits = getattr(output, "logits", None)
+    logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
     if logits is None and isinstance(output, dict):
         logits = output.get("logits")
     if isinstance(logits, Tensor):
-        return logits
+        return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
     raise HeadNotFound(
         f"A model must return logits (a tensor, or an object with .logits); got {type(output).__name__}. "
         "Wrap it in a module that returns the logits alone."
     )
+
+
+def normalised(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """Subtract the mean of each channel from images and divide by its standard deviation, in the images' dtype.
+
+    Args:
+        x: Images (N, C, H, W).
+        mean: (1, C, 1, 1).
+        std: (1, C, 1, 1).
+    """
+    return ((x - mean) / std).to(x.dtype)
 
 
 def _is_linear(module: nn.Module) -> bool:
@@ -297,12 +314,8 @@ def _find_head(model: nn.Module, wanted: str | None) -> str | None:
                 f"head={wanted!r} must name an nn.Linear or 1x1 nn.Conv2d of {type(model).__name__}; "
                 f"found {found}. Its linear layers: {linear or 'none'}."
             )
-        name: str | None = wanted
-    else:
-        name = next(_candidates(model, modules), None)
-    if name is not None:
-        _refuse_tied(model, modules, name)
-    return name
+        return wanted
+    return next(_candidates(model, modules), None)
 
 
 def _candidates(model: nn.Module, modules: dict[str, nn.Module]) -> Iterator[str]:
@@ -320,15 +333,11 @@ def _candidates(model: nn.Module, modules: dict[str, nn.Module]) -> Iterator[str
             return
 
 
-def _refuse_tied(model: nn.Module, modules: dict[str, nn.Module], name: str) -> None:
+def _sharing_weight(model: nn.Module, name: str) -> str | None:
+    """Return the name of another layer that has the same weight tensor as a layer, if there is one."""
+    modules = dict(model.named_modules())
     weight = modules[name]._parameters.get("weight")
-    others = [
-        other
-        for other, module in modules.items()
-        if other != name and weight is not None and any(p is weight for p in module._parameters.values())
-    ]
-    if others:
-        raise SharedHead(
-            f"The head must own its weight; {name!r} of {type(model).__name__} shares it with {others[0]!r}. "
-            'Untie the two, or name another layer with Classifier(model, head="...").'
-        )
+    if weight is None:
+        return None
+    others = (other for other, module in modules.items() if other != name)
+    return next((other for other in others if any(p is weight for p in modules[other]._parameters.values())), None)

@@ -10,11 +10,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from ctta._checks.model import check_model
 from ctta._system.buffers import distinct, filled
-from ctta.batch_norm import copy_statistics
-from ctta.classifier import Classifier, Precision, logits_of
+from ctta.batch_norm import copy_statistics, revert
+from ctta.classifier import Classifier, Precision, logits_of, normalised
 from ctta.errors import ModelError, ParameterError
 from ctta.norms import batch_norms, use_batch_statistics
+from ctta.prototypes import source_images
 
 LoadedStatistics = Literal["adapter", "source", "batch"]
 
@@ -70,11 +72,11 @@ class _Network(nn.Module):
         if self.mirrored:
             x = x.flip(-1)
         if self.mean is not None and self.std is not None:
-            x = (x - self.mean) / self.std
+            x = normalised(x, self.mean, self.std)
         if self.precision == "fp32":
             return logits_of(self.model(x))
         with torch.autocast(x.device.type, torch.bfloat16):
-            return logits_of(self.model(x)).float()
+            return logits_of(self.model(x))
 
 
 def load_into(
@@ -100,6 +102,7 @@ def load_into(
         raise ParameterError(
             f"The 'statistics' parameter must be 'adapter', 'source', 'batch' or images. Got {statistics!r} instead."
         )
+    check_model(net)
     adapted = network.model
     target = net.model if isinstance(net, Classifier) else getattr(net, "_orig_mod", net)
     values, targets = dict(adapted.named_parameters()), dict(target.named_parameters())
@@ -112,6 +115,8 @@ def load_into(
     images = None if isinstance(statistics, str) else _batches(statistics)
     by_batch = any(hasattr(layer, "source_mean") for layer in batch_norms(adapted))
     with _unchanged_on_error(target), torch.no_grad():
+        for layer in batch_norms(target):
+            revert(layer)
         for name, parameter in targets.items():
             parameter.copy_(values[name])
         _copy_buffers(adapted, target, moving=images is None and statistics == "adapter")
@@ -126,31 +131,47 @@ def load_into(
 
 
 def _batches(statistics: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    batches = [statistics] if isinstance(statistics, Tensor) else list(statistics)
-    if not batches:
+    if not isinstance(statistics, Iterable):
+        raise ParameterError(
+            "The 'statistics' parameter must be 'adapter', 'source', 'batch' or images. "
+            f"Got {type(statistics).__name__} instead."
+        )
+    batches = [statistics] if isinstance(statistics, Tensor) else statistics
+    checked = [source_images(batch) for batch in batches]
+    if not checked:
         raise ParameterError("New running statistics need at least one batch of images; got none.")
-    return batches
+    return checked
 
 
 @contextmanager
 def _unchanged_on_error(target: nn.Module) -> Iterator[None]:
-    """Undo every change to the values of a net if an exception is raised, such as by its own forward pass."""
+    """Undo every change to a net if an exception is raised, such as by its own forward pass."""
     tensors = [distinct(tensor) for tensor in (*target.parameters(), *target.buffers())]
     before = [tensor.detach().clone() for tensor in tensors]
+    norms = [(layer, type(layer), _contents(layer)) for layer in batch_norms(target)]
     try:
         yield
     except BaseException:
+        for layer, kind, contents in norms:
+            layer.__class__ = kind
+            vars(layer).clear()
+            vars(layer).update(contents)
         with torch.no_grad():
             for tensor, value in zip(tensors, before, strict=True):
                 tensor.copy_(value)
         raise
 
 
+def _contents(layer: nn.Module) -> dict[str, object]:
+    """The attributes of a layer, and its own tables of buffers and hooks."""
+    return {name: value.copy() if isinstance(value, dict) else value for name, value in vars(layer).items()}
+
+
 def _copy_buffers(adapted: nn.Module, target: nn.Module, *, moving: bool) -> None:
     """Copy the buffers of all layers; batch norms get the source statistics or, if ``moving``, the moving averages."""
     layers = dict(adapted.named_modules())
     for name, module in target.named_modules():
-        layer = layers[name]
+        layer = layers.get(name)
         for key, buffer in module._buffers.items():
             value = getattr(layer, key, None)
             if key in ("running_mean", "running_var"):

@@ -124,7 +124,7 @@ def adapt(
     """
     if isinstance(net, Adapter):
         raise ParameterError(f"{type(net).__name__} is an adapter already. Pass the network that it was built around.")
-    if isinstance(net, Classifier) and mean is not None:
+    if isinstance(net, Classifier) and not (mean is None and std is None):
         raise ParameterError("The Classifier already has its mean and std. Leave them out, or pass the network itself.")
     classifier = net if isinstance(net, Classifier) else Classifier(net, mean=mean, std=std)
     advice = recommend(classifier, method)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import ctta
 from ctta.adapter import Adapter
-from ctta.errors import CheckpointError, MethodMismatch, ParameterError, SourceMismatch
+from ctta.errors import CheckpointError, ConcurrentUse, MethodMismatch, ParameterError, SourceMismatch
 from ctta.guard import DEFAULT_RULES, Compared, Rule, Signals, Watch, parse_rules
 from ctta.guarded.confidence import Confidence, shifted
 from ctta.guarded.pool import Pool
@@ -413,3 +413,52 @@ def test_the_state_of_a_guard_is_carried_over_whole() -> None:
         Watch(()).load(watch.state())
     with pytest.raises(ValueError, match="unadapted"):
         other.load(Watch(DEFAULT_RULES, unadapted=True).state() | {"usual": {}})
+
+
+@pytest.mark.parametrize("method", ["tent", "dmse", "rotta", "trio"])
+def test_in_a_fallback_the_unadapted_network_is_exported(method: str) -> None:
+    adapter = ctta.Guarded(ctta.get_method(method)(model(), lr=0.5), **ALARM)
+    x, net = batches(3)[2], trained(bn_cnn)
+    for images in batches(2):
+        adapter.step(images)
+    assert adapter.watch.falls_back()
+    unadapted = ctta.get_method(method)(model())
+    assert torch.equal(adapter.freeze()(x), unadapted.freeze()(x))
+    adapter.load_into(net)
+    expected = trained(bn_cnn)
+    unadapted.load_into(expected)
+    assert torch.equal(net.eval()(x), expected.eval()(x))
+
+
+def test_a_guarded_adapter_goes_into_the_users_net_by_the_name_of_its_network() -> None:
+    inner, x = ctta.RoTTA(model()), batches(1)[0]
+    adapter, net = ctta.Guarded(inner), trained(bn_cnn)
+    adapter.step(x)
+    adapter.load_into(net, network="teacher")
+    torch.testing.assert_close(net.eval()(x), inner.teacher(x), rtol=0, atol=1e-5)
+
+
+def test_a_guarded_adapter_has_the_facts_of_its_method() -> None:
+    prototypes = torch.rand(10, ctta.Classifier(model()).num_features)
+    assert not ctta.Guarded(ctta.DMSE(model(), prototypes=prototypes)).source_free
+    assert ctta.Guarded(ctta.DMSE(model())).source_free
+    assert ctta.Guarded(ctta.get_method("lame")(model())).predicts_batch_together
+
+
+def test_a_converted_guarded_adapter_is_loaded_in_its_own_precision(tmp_path: Path) -> None:
+    adapter = guarded(model()).double()
+    adapter.step(batches(1)[0])
+    adapter.save(tmp_path / "adapter.ctta")
+    loaded, x = ctta.Guarded.load(tmp_path / "adapter.ctta", model()), batches(2)[1]
+    assert loaded.predict(x).dtype is torch.float64
+    assert torch.equal(loaded.step(x).logits, adapter.step(x).logits)
+
+
+def test_in_a_fallback_a_waiting_answer_locks_predictions_too() -> None:
+    adapter, x = guarded(model(), **ALARM), batches(1)[0]
+    adapter.step(x)
+    assert adapter.watch.falls_back()
+    answer = adapter.ask(x)
+    with pytest.raises(ConcurrentUse):
+        adapter.predict(x)
+    answer.forget()

@@ -77,6 +77,12 @@ class BatchPart(MethodPart):
         x = x.detach().to(like.device, like.dtype, memory_format=self._layout)
         return (x.clone() if x.is_inference() else x), broken
 
+    def _admit_for_later(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Admit a batch whose memory the caller may use again before it is learnt."""
+        admitted, broken = self._admit(x)
+        is_the_callers = admitted.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+        return (admitted.clone() if is_the_callers else admitted), broken
+
     def _step(self, x: Tensor, broken: Tensor | None) -> Learning:
         if broken is not None:
             logits = self._without_trace(lambda: self._answer_around(x, broken))

@@ -15,6 +15,8 @@ from ctta._adapter.optional_state import OptionalState
 from ctta._adapter.ownership import ExclusiveLock
 from ctta._adapter.savepoint import Savepoint
 from ctta._adapter.window import Window
+from ctta._checks.model import refuse_half
+from ctta._checks.optimizer import check_optimizer
 from ctta._system.buffers import Form, Forms, buffer_forms, restore_buffers
 from ctta.options import Optimizer
 
@@ -209,6 +211,7 @@ class LearningState(OptionalState):
         return sum(held.values()) + moments * sum(p.nbytes for p in self.trained)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        refuse_half(fn(torch.zeros(())).dtype, type(self).__name__)
         moved: dict[int, tuple[Tensor, Tensor]] = {}
 
         def shared(value: Tensor) -> Tensor:
@@ -274,7 +277,7 @@ class LearningState(OptionalState):
         if not self.trained:
             return None
         if not isinstance(self.optimizer, str):
-            return self.optimizer(self.trained)
+            return check_optimizer(self.optimizer(self.trained))
         if self.optimizer == "adam":
             return torch.optim.Adam(self.trained, lr=self.lr, foreach=True)
         # Paper silent (DMSE): nesterov, as in the RMT code base.

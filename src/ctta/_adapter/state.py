@@ -149,8 +149,10 @@ class AdapterState(LearningState):
         """
         self.steps, self.skipped, self.restores = state["steps"], state["skipped"], state["restores"]
         self.generator.set_state(state["generator"].cpu())
-        if self._window is not None and state["window"] is not None:
-            self._window.load(state["window"])
+        if self._window is not None:
+            self._window.clear()
+            if state["window"] is not None:
+                self._window.load(state["window"])
         self._load_optimizer(state["optimizer"])
         self._initial = self._initial | state["initial"]
         self._initial_optimizer = state["initial_optimizer"]

@@ -50,11 +50,7 @@ def check_weights(model: nn.Module) -> None:
         title = type(model).__name__
         if is_lazy(parameter):
             raise ModelError(f"{name} of {title} is not initialised. Run the model once before wrapping it.")
-        if parameter.dtype == torch.float16:
-            raise ModelError(
-                f"{title} has float16 weights, in which optimizer steps underflow and overflow. "
-                'Use model.float(), with precision="bf16" for speed.'
-            )
+        refuse_half(parameter.dtype, title)
         if parameter.is_complex() or (parameter.is_floating_point() and parameter.dtype not in _TRAINABLE):
             raise ModelError(
                 f"Weights must be float32, float64 or bfloat16; {name} of {title} is {parameter.dtype}. "
@@ -68,6 +64,23 @@ def check_weights(model: nn.Module) -> None:
                 f"Every element of a weight must have its own place in memory; {name} of {title} is an expanded "
                 "tensor. Make it nn.Parameter(value.clone())."
             )
+
+
+def refuse_half(dtype: torch.dtype, model: str) -> None:
+    """Refuse weights of half precision.
+
+    Args:
+        dtype: The type of the weights.
+        model: The name of the model, for the message.
+
+    Raises:
+        ModelError: If they are float16.
+    """
+    if dtype == torch.float16:
+        raise ModelError(
+            f"{model} has float16 weights, in which optimizer steps underflow and overflow. "
+            'Use model.float(), with precision="bf16" for speed.'
+        )
 
 
 def check_logits(logits: Tensor, images: int, model: str) -> Tensor:

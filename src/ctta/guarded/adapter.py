@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ from ctta._adapter.state import OptionalState
 from ctta._checks.arguments import Between
 from ctta.adapter import Adapter, Step
 from ctta.errors import AnswerFinished, CheckpointError, MethodMismatch, ParameterError
-from ctta.freeze import Frozen
+from ctta.freeze import Frozen, LoadedStatistics
 from ctta.guard import DEFAULT_TEXT, Signals, Verdict, Watch, parse_rules
 from ctta.guarded.answer import GuardedAnswer
 from ctta.guarded.confidence import Confidence, shifted
@@ -107,10 +107,11 @@ class Guarded(Facade):
         if not self.watch.falls_back():
             return self.inner.predict(x, allow_small=allow_small)
         self._refuse_tracing()
-        admitted, _ = self.inner._admit(x)
-        if not allow_small and self.inner._window is None:
-            self.inner._refuse_too_small(admitted)
-        return self.refer(admitted, pushed=False, draws=self.inner.generator.get_state())
+        with self._lock:
+            admitted, _ = self.inner._admit(x)
+            if not allow_small and self.inner._window is None:
+                self.inner._refuse_too_small(admitted)
+            return self.refer(admitted, pushed=False, draws=self.inner.generator.get_state())
 
     def see(self, x: Tensor) -> None:
         """Add images to the window, if there is one, without learning from them.
@@ -169,8 +170,18 @@ class Guarded(Facade):
         return self.reference.predict(shifted(held) if moved else held, len(x), self.inner.recent_classes, draws)
 
     def freeze(self) -> Frozen:
-        """Return a plain module that predicts as the guarded adapter does now."""
-        return self.inner.freeze()
+        """Return a plain module that predicts as the guarded adapter does now; in a fallback, the unadapted network."""
+        return self._predicting().freeze()
+
+    def load_into(
+        self,
+        net: nn.Module,
+        *,
+        network: str | None = None,
+        statistics: LoadedStatistics | Tensor | Iterable[Tensor] = "adapter",
+    ) -> None:
+        """Copy the weights that predict now into the user's own net, in place; in a fallback, the unadapted ones."""
+        self._predicting().load_into(net, network=network, statistics=statistics)
 
     def footprint(self) -> int:
         """Return the bytes of everything held between batches, including the good states."""
@@ -196,8 +207,7 @@ class Guarded(Facade):
             states.load(extra["states"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"The state of the guard is damaged ({type(error).__name__}: {error}).") from error
-        inner = {name.removeprefix(_INNER): v for name, v in state_dict.items() if name.startswith(_INNER)}
-        result = self.inner.load_state_dict(inner, strict, assign)
+        result = self.inner.load_state_dict(_inner_state(state_dict), strict, assign)
         self.watch, self.pool, self.confidence, self._states = watch, pool, confidence, states
         return result
 
@@ -229,6 +239,7 @@ class Guarded(Facade):
             raise MethodMismatch(f"{path} holds the state of {header['method']}, which is not guarded.")
         own = state["_extra_state"]["inner"]
         inner = rebuild(own["method"], own["settings"], header["source"], model, overrides, path)
+        inner.cast_like(_inner_state(state))
         guarded = cls(inner, **header["settings"])
         guarded.load_state_dict(state)
         return guarded
@@ -241,6 +252,14 @@ class Guarded(Facade):
     def __repr__(self) -> str:
         """Show the guarded adapter, and the guard's phase."""
         return f"Guarded({self.inner!r}, guard {self.watch.phase})"
+
+    def _predicting(self) -> Adapter:
+        """The adapter that predicts now."""
+        if not self.watch.falls_back():
+            return self.inner
+        with self._lock:
+            self.reference.adapter.recent_classes = self.inner.recent_classes
+        return self.reference.adapter
 
     def _guard_savepoint(self) -> Callable[[], None]:
         """Remember the state of the guard and the window; the function that is returned puts it back."""
@@ -285,3 +304,8 @@ class Guarded(Facade):
         nn.Module._apply(self, fn, recurse)  # type: ignore[no-untyped-call]
         self.reference.adapter._apply(fn)
         return self
+
+
+def _inner_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a guarded adapter's state that is the adapter's own."""
+    return {name.removeprefix(_INNER): value for name, value in state.items() if name.startswith(_INNER)}

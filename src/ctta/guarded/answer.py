@@ -42,7 +42,7 @@ class GuardedAnswer(Answer):
                 guarded._lock.hold(self)
                 self._own = None
             self._open = True
-            self._x, self._broken = guarded.inner._admit(x)
+            self._x, self._broken = guarded.inner._admit_for_later(x)
             if watch.falls_back():
                 self._referred: Tensor | None = self._refer()
                 self.logits = self._referred

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ctta.adapter import Adapter
 
@@ -15,6 +15,7 @@ _FACTS = (
     "uses_batch_statistics",
     "trains",
     "predicts_first",
+    "predicts_batch_together",
     "logits_are",
     "passes",
     "answers_with",
@@ -74,9 +75,42 @@ class Facade(Adapter):
         return self.inner.source_digest
 
     @property
+    def source_free(self) -> bool:  # type: ignore[override]
+        """Whether the inner adapter uses no source data."""
+        return self.inner.source_free
+
+    @property
     def smallest_batch(self) -> int:
         """The smallest batch that a step accepts with this model."""
         return self.inner.smallest_batch
+
+    def answer(self, x: Tensor) -> Tensor:
+        """Predict as the inner adapter does."""
+        return self.inner.answer(x)
+
+    def combine(self, *logits: Tensor) -> Tensor:  # type: ignore[override]
+        """Combine the logits of the inner adapter's networks."""
+        return self.inner.combine(*logits)
+
+    def restore(self) -> None:
+        """Return the inner adapter to its initial values; keep counters and generator."""
+        self.inner.restore()
+
+    def remember(self) -> None:
+        """Make the inner adapter's current state the one that it returns to."""
+        self.inner.remember()
+
+    def restart_optimizer(self) -> None:
+        """Return the inner adapter's optimizer to its initial state."""
+        self.inner.restart_optimizer()
+
+    def keep_for_undo(self) -> None:
+        """Copy the inner adapter's parameters before they change."""
+        self.inner.keep_for_undo()
+
+    def source_of_trained(self) -> list[Tensor]:
+        """Return the source values of the trained parameters, in order."""
+        return self.inner.source_of_trained()
 
     @property
     def _lock(self) -> Any:  # type: ignore[override]
