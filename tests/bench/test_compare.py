@@ -264,3 +264,17 @@ def test_markdown_escapes_what_it_would_read_as_markup() -> None:
 def test_a_label_with_line_breaks_and_control_characters_stays_one_line_of_text() -> None:
     assert text_table([HOSTILE], "text").splitlines()[2:] == ["", "method^s was given source data"]
     assert r"\n\x1b[31mred" in text_table([HOSTILE], "text")
+
+
+def test_runs_of_changed_model_code_are_two_rows_and_none_is_hidden() -> None:
+    models = [{"name": "m", "digest": "d", "code": digit * 64} for digit in "ab"]
+    found = rows([record("tent", seed, (10 * n, 20), model=models[n]) for n in (0, 1) for seed in (0, 1)])
+    assert [(row.label, row.seeds, row.errors["fog"]) for row in found] == [
+        ("tent code aaaaaaaa", (0, 1), 0),
+        ("tent code bbbbbbbb", (0, 1), 10),
+    ]
+
+
+def test_a_record_that_is_read_twice_is_one_run() -> None:
+    [row] = rows([record("tent"), record("tent")])
+    assert row.label == "tent" and len(row.records) == 1

@@ -7,6 +7,7 @@ from torch import nn
 
 from ctta import Adapter, Classifier, Step, Tent
 from ctta.bench import evaluate
+from ctta.errors import MethodError
 from ctta.streams import Batch
 
 
@@ -96,3 +97,35 @@ def test_a_step_counts_right_and_wrong_answers_by_their_entropy(model):
     between = int(20 * -(p * math.log(p) + (1 - p) * math.log(1 - p)) / math.log(2))
     assert {i: n for i, n in enumerate(step["entropy_right"]) if n} == {0: 1, 19: 1}
     assert {i: n for i, n in enumerate(step["entropy_wrong"]) if n} == {0: 1, between: 1}
+
+
+@pytest.mark.parametrize("log", [{"wrong": 0.0}, {"images": 7.0}, {"domain": 1.0}, {"loss": 1.0}])
+def test_a_method_cannot_log_its_own_score(model, log):
+    class Boasting(Scripted):
+        def adapt(self, x):
+            return Step(torch.zeros(len(x), 2), log=log)
+
+    with pytest.raises(MethodError, match=f"Boasting logs '{next(iter(log))}'"):
+        evaluate(Boasting(model), [batch(0, "fog", [0, 1])])
+
+
+@pytest.mark.parametrize("value", [torch.tensor(1.0), "high"])
+def test_a_method_logs_plain_numbers(model, value):
+    class Chatty(Scripted):
+        def adapt(self, x):
+            return Step(torch.zeros(len(x), 2), log={"note": value})
+
+    with pytest.raises(MethodError, match="logs 'note' as"):
+        evaluate(Chatty(model), [batch(0, "fog", [0, 1])])
+
+
+def test_logits_that_are_not_finite_are_wrong_whatever_the_label(model):
+    class Broken(Scripted):
+        def adapt(self, x):
+            logits = torch.tensor([[1.0, 0.0]]).repeat(len(x), 1)
+            logits[0] = float("nan")
+            return Step(logits)
+
+    report = evaluate(Broken(model), [batch(0, "fog", [0, 0, 0, 1])])
+    assert report.errors == {"fog": 50.0}
+    assert report.steps[0]["not_finite"] == 1

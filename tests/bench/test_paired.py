@@ -129,3 +129,23 @@ def test_marks_need_not_be_typed_and_are_explained_below_the_table() -> None:
     assert paired_table(pairing).endswith("\n† predicts after using the batch, or a part of it\n")
     without, logs = table_of({("tent", 0): steps_of(FIRST), ("bn", 0): steps_of(SECOND)})
     assert "†" not in paired_table(pair_rows(without, lambda record: logs[record.address], "tent"))
+
+
+def test_rounds_of_a_single_domain_show_the_same_batches_again() -> None:
+    wrong, other = (5, 1, 7), (4, 4, 3)
+    once = [steps_of([("fog", w) for w in some]) for some in (wrong, other)]
+    twice = [steps_of([("fog", w) for w in some * 2]) for some in (wrong, other)]
+    assert paired_difference(*twice, rounds=2) == pytest.approx(paired_difference(*once))
+
+
+def test_a_domain_that_resumes_goes_on_with_its_next_batch() -> None:
+    visits = [0, 2, 1, 3]  # fog, snow, fog, snow: each comes twice, with new images each time
+    resumed = [steps_of([batches[i] for i in visits]) for batches in (FIRST, SECOND)]
+    whole = paired_difference(steps_of(FIRST), steps_of(SECOND))
+    assert paired_difference(*resumed, resumes=True) == pytest.approx(whole)
+
+
+def test_a_label_that_several_rows_have_is_refused_with_their_names() -> None:
+    table = [Row(label, (0,), {}, 1.0, None, 1.0, ()) for label in ("mine@0123456789ab", "mine@ba9876543210")]
+    with pytest.raises(UnlikeRuns, match="Several rows have the label 'mine'"):
+        pair_rows(table, lambda record: None, "mine")

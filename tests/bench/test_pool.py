@@ -22,7 +22,7 @@ from ctta.bench.executors import run_jobs
 from ctta.bench.folder import RunFolder, read_records
 from ctta.bench.jobs import Job
 from ctta.cli import app
-from ctta.errors import ConcurrentUse, ParameterError, WorkerLost
+from ctta.errors import ConcurrentUse, ParameterError, UserCodeError, WorkerLost
 from jobs import make_job
 from running import numbers, wait_for
 
@@ -323,3 +323,26 @@ def test_a_lock_is_held_until_its_file_is_gone(tmp_path: Path, monkeypatch: pyte
     with RunFolder(tmp_path).lock():
         monkeypatch.setattr(Path, "unlink", look)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_equal_jobs_run_once_and_both_get_the_record(tmp_path: Path) -> None:
+    job = make_job("bn", "digits", "digits_resnet8", corruptions=("fog",), images=200, batch_size=5)
+    first, second = run_jobs([job, job], tmp_path, workers=2)
+    assert first == second and len(read_records(tmp_path)) == 1
+
+
+def test_an_error_that_cannot_be_sent_to_another_process_is_told_in_its_words(tmp_path: Path) -> None:
+    (tmp_path / "failing.py").write_text("""
+import ctta
+
+class Two(Exception):
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+class Failing(ctta.BN):
+    def adapt(self, x):
+        raise Two("this", "that")
+""")
+    job = make_job(f"{tmp_path}/failing.py:Failing", "digits", "digits_resnet8", images=20, batch_size=10)
+    with pytest.raises(UserCodeError, match="Two: this and that"):
+        run_jobs([job, job.with_seed(1)], tmp_path / "runs", workers=2)

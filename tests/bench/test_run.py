@@ -7,6 +7,7 @@ import multiprocessing
 import random
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -368,3 +369,44 @@ def test_the_adapted_model_is_kept_where_asked_and_made_again_where_it_is_missin
     assert adapter.steps == 3
     assert any(not torch.equal(a, b) for a, b in zip(adapter.student.parameters(), model.parameters(), strict=True))
     assert list(tmp_path.iterdir()) == [kept.parent]
+
+
+def test_a_run_whose_repetition_differs_keeps_no_model_beside_its_record(tmp_path: Path) -> None:
+    job = change_job(JOB, method="bn", images=10)
+    record = execute(job, tmp_path)
+    folder = RunFolder(tmp_path / record.address)
+    [*domains, last] = record.counts.items()
+    name, count = last
+    fewer = replace(count, wrong=count.wrong - 1)
+    counts = dict(domains) | {name: fewer}
+    errors = {domain: 100 * c.wrong / c.images for domain, c in counts.items()}
+    folder.write_record(replace(record, counts=counts, errors=errors, mean=sum(errors.values()) / len(errors)))
+    with pytest.raises(BadData, match="other code or another machine made it"):
+        execute(change_job(job, keep=True), tmp_path)
+    assert not folder.adapted_file.exists() and not folder.sibling.path.exists()
+
+
+def test_a_repetition_that_was_killed_before_its_model_was_moved_is_made_again(tmp_path: Path) -> None:
+    job = change_job(JOB, method="bn", images=10)
+    record = execute(job, tmp_path)
+    folder = RunFolder(tmp_path / record.address)
+    folder.sibling.create()
+    folder.sibling.write_record(record)
+    assert execute(change_job(job, keep=True), tmp_path) == record
+    assert folder.adapted_file.exists() and not folder.sibling.path.exists()
+
+
+def test_a_domain_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="fog is repeated"):
+        execute(change_job(JOB, corruptions=("fog", "contrast", "fog")), tmp_path)
+
+
+def test_images_of_double_precision_meet_a_model_of_single_precision(tmp_path: Path) -> None:
+    images = digits().stream
+    made = []
+    for dtype in ("float32", "float64"):
+        file = tmp_path / dtype / "some.npz"
+        file.parent.mkdir()
+        np.savez(file, x=images.floats()[:20].permute(0, 2, 3, 1).numpy().astype(dtype), y=images.y[:20].numpy())
+        made.append(execute(make_job("bn", "folder", "digits_resnet8", data=file, batch_size=10), tmp_path / "runs"))
+    assert made[0].counts == made[1].counts

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from ctta.errors import ParameterError
+from ctta._system.digests import sha256_of
+from ctta.errors import ParameterError, UserCodeError
 from ctta.protocol import Protocol, StreamParts, get_protocol, order_text
-from ctta.streams import Domain, Images, Stream, mixed_correlated, random_visits, sorted_by_label
+from ctta.streams import Domain, Images, Stream, continual, mixed_correlated, random_visits, sorted_by_label
 
 
 def domain(number: int, size: int = 10, classes: int = 3) -> Domain:
@@ -190,3 +194,36 @@ def test_the_same_seed_gives_the_same_stream_and_the_global_generators_are_left_
     before = torch.get_rng_state(), random.getstate()
     assert marks(built(name, 3)) == marks(built(name, 3)) != marks(built(name, 4))
     assert torch.equal(torch.get_rng_state(), before[0]) and random.getstate() == before[1]
+
+
+def test_the_code_of_a_protocol_is_found_behind_a_partial_and_in_an_object() -> None:
+    class Called:
+        def __call__(self, parts: object) -> None:
+            pass
+
+    def build(parts: object, size: int = 1) -> None:
+        pass
+
+    builders: list[Any] = [build, partial(build, size=2), Called()]
+    made = [Protocol("p", builder).to_json().get("code") for builder in builders]
+    assert made == [sha256_of(Path(__file__))] * 3
+
+
+def test_a_protocol_must_return_a_stream_with_images_that_repeats_as_often_as_it_says() -> None:
+    parts = StreamParts(DOMAINS[:1], batch_size=5, times=3)
+
+    def fails(parts: StreamParts) -> Stream:
+        raise ValueError("no stream today")
+
+    for build, error, words in (
+        (fails, UserCodeError, "no stream today"),
+        (lambda parts: Stream([], batch_size=5), ParameterError, "no segment"),
+        (lambda parts: continual(parts.domains, batch_size=5), ParameterError, "3 times; its stream has 2"),
+    ):
+        with pytest.raises(error, match=words):
+            Protocol("p", build, repeats=True).stream(parts)
+
+
+def test_an_option_too_large_for_a_float_is_refused() -> None:
+    with pytest.raises(ParameterError, match="must be of the type float"):
+        Protocol("p", lambda parts: None, options={"a": 0.5}).with_options({"a": 10**400})  # type: ignore[arg-type, return-value]

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from ctta._system.cache import keep, recall
@@ -38,14 +39,18 @@ def md5_of(path: Path) -> str:
 
 
 def sha256_of_code(code: type | Callable[..., object]) -> str | None:
-    """Return the SHA-256 of the file that defines a class or function.
+    """Return the SHA-256 of the file that defines a class, a function, or the class of an object that is called.
 
     Args:
-        code: The class or function.
+        code: The class or function; one with some arguments filled in by functools.partial counts as itself.
 
     Returns:
         The digest, or None if the code belongs to ctta or has no file.
     """
+    while isinstance(code, partial):
+        code = code.func
+    if not inspect.isclass(code) and not inspect.isroutine(code):
+        code = type(code)
     if (code.__module__ or "").partition(".")[0] == "ctta":
         return None
     try:

@@ -112,6 +112,15 @@ def user_code(doing: str) -> Iterator[None]:
         raise _failure(doing, error) from error
 
 
+def is_own(code: object) -> bool:
+    """Whether a class or function belongs to ctta, whose failures are not the user's.
+
+    Args:
+        code: The class or function.
+    """
+    return str(getattr(code, "__module__", "")).partition(".")[0] == "ctta"
+
+
 @contextmanager
 def no_exit(doing: str) -> Iterator[None]:
     """Context in which the user's code cannot end the process: ``sys.exit`` is raised as UserCodeError.

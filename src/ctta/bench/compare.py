@@ -90,17 +90,35 @@ def rows(records: Sequence[Record], *, force: bool = False) -> list[Row]:
             "one by one, and give each benchmark an --out of its own; or use --force, which names in each row what "
             "differs."
         )
-    groups: dict[tuple[str, str | None, str], dict[int, Record]] = {}
+    groups: dict[tuple[str, str | None, str], list[Record]] = {}
     for record, facts in zip(records, distinctions([record.spec for record in records]), strict=True):
         spec = record.spec
         name = label(record) + (f" [{', '.join(f'{k}={v}' for k, v in facts.items())}]" if facts else "")
         # The label abbreviates what differs; the key must not.
-        groups.setdefault((name, spec.source_data, comparable_key(spec)), {})[spec.seed] = record
+        groups.setdefault((name, spec.source_data, comparable_key(spec)), []).append(record)
     names = [name for name, _, _ in groups]
     return [
-        _row(name if names.count(name) == 1 else f"{name} source {str(source)[:8]}", list(group.values()))
+        _row((name if names.count(name) == 1 else f"{name} source {str(source)[:8]}") + mark, part)
         for (name, source, _), group in groups.items()
+        for mark, part in _by_code(group).items()
     ]
+
+
+def _by_code(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Split runs with one label so that none hides another with the same seed, and mark what tells them apart."""
+    unique = list({record.address: record for record in records}.values())
+    parts: dict[str, list[Record]] = {}
+    for mark in (lambda run: "", lambda run: f" code {str(run.spec.model.get('code'))[:8]}", _address_mark):
+        parts = {}
+        for record in unique:
+            parts.setdefault(mark(record), []).append(record)
+        if all(len({run.spec.seed for run in part}) == len(part) for part in parts.values()):
+            break
+    return parts
+
+
+def _address_mark(record: Record) -> str:
+    return f" ({record.address[:8]})"
 
 
 def differences(records: Sequence[Record]) -> dict[str, list[str]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ctta._system.digests import sha256_of
 from ctta._system.files import printable
-from ctta._system.imports import user_code
+from ctta._system.imports import is_own, user_code
 from ctta.bench.content import digest_of, digest_of_domains
 from ctta.corruptions import CORRUPTIONS, frost_source
 from ctta.datasets import Dataset, Wanted, get_dataset
@@ -62,7 +63,7 @@ def open_data(dataset: Dataset, wanted: Wanted, *, keep: bool = False) -> Opened
         MissingData, BadData: If files are missing or damaged.
     """
     _check(dataset, wanted)
-    images = None if dataset.clean is None else dataset.clean(wanted)
+    images = _clean(dataset, wanted)
     if images is not None:
         return _generated(dataset, images, wanted, keep)
     if dataset.open is None:
@@ -139,11 +140,30 @@ def _check(dataset: Dataset, wanted: Wanted) -> None:
         raise ParameterError(f"The images of {dataset.name} have one size already. Leave out --side.")
     if dataset.needs and wanted.data is None:
         raise MissingData(f"{dataset.name} needs --data: {dataset.needs}")
+    repeated = sorted(name for name, count in Counter(wanted.domains or ()).items() if count > 1)
+    if repeated:
+        raise ParameterError(
+            f"Every domain is named once; {', '.join(repeated)} is repeated. The protocol recurring shows domains "
+            "several times."
+        )
+
+
+def _clean(dataset: Dataset, wanted: Wanted) -> Images | None:
+    if dataset.clean is None or is_own(dataset.clean):
+        return None if dataset.clean is None else dataset.clean(wanted)
+    with user_code(f"Reading the clean images of the dataset {dataset.name}"):
+        images = dataset.clean(wanted)
+    if images is not None and not isinstance(images, Images):
+        raise BadData(
+            f"The clean images of the dataset {dataset.name} must be ctta.datasets.arrays.Images, or None. Got "
+            f"{type(images).__name__}."
+        )
+    return images
 
 
 def _domains(dataset: Dataset, wanted: Wanted) -> tuple[Domain, ...]:
     assert dataset.open is not None
-    if dataset.open.__module__.partition(".")[0] == "ctta":
+    if is_own(dataset.open):
         return tuple(dataset.open(wanted))
     with user_code(f"Opening the dataset {dataset.name}"):
         domains = tuple(dataset.open(wanted))

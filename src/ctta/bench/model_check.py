@@ -54,7 +54,7 @@ def _logits(model: Classifier, x: Tensor, name: str, data: str) -> Tensor:
     """Predict without learning; a failure becomes an error about the size of the images."""
     try:
         with torch.no_grad():
-            return model(x)
+            return model(x.to(next(model.parameters(), x).dtype))
     except CttaError:
         raise
     except Exception as error:  # a model can fail anywhere inside

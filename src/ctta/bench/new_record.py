@@ -71,7 +71,7 @@ def new_record(
         seconds=seconds,
         peak_memory=peak_memory,
         skipped=adapter.skipped,
-        environment=environment(str(next(adapter.parameters()).device)),
+        environment=environment(str(next(adapter.parameters(), torch.empty(0)).device)),
         steps=STEPS,
         command=command,
         complete=complete,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from ctta.bench.record import Record
 from ctta.bench.steps import StepFacts
 from ctta.errors import UnlikeRuns
 from ctta.method_table import AFTER, AFTER_NOTE
+from ctta.protocol import protocol_of
 
 #: Reads the step log of a run; None if the run has none.
 ReadSteps = Callable[[Record], Sequence[StepFacts] | None]
@@ -109,14 +110,19 @@ def pair_rows(
     return Pairing(chosen.label, tuple(found), unpaired)
 
 
-def paired_difference(first: Sequence[StepFacts], second: Sequence[StepFacts]) -> Paired:
+def paired_difference(
+    first: Sequence[StepFacts], second: Sequence[StepFacts], *, rounds: int = 1, resumes: bool = False
+) -> Paired:
     """The difference in mean error between two runs, and its standard error over batches of images.
 
-    The difference is that of the means over domains. A domain that comes again counts its batches from the first one.
+    The difference is that of the means over domains. A domain that comes again counts its batches from the first one,
+    because it shows the same images again, unless the stream resumes domains.
 
     Args:
         first: The steps of a run.
         second: The steps of a run on the same batches.
+        rounds: How many times the stream repeats itself.
+        resumes: Whether a domain that comes again goes on where it stopped.
 
     Raises:
         UnlikeRuns: The batches of the two runs are not the same.
@@ -135,12 +141,7 @@ def paired_difference(first: Sequence[StepFacts], second: Sequence[StepFacts]) -
     # The contribution of each observation to the difference of the means over domains, and its share of the images.
     parts: dict[int, float] = {}
     shares: dict[int, float] = {}
-    place: tuple[object, object] | None = None
-    index = 0
-    for mine, other in zip(first, second, strict=True):
-        here = (mine["domain"], mine["severity"])
-        index = index + 1 if here == place else 0
-        place = here
+    for index, mine, other in zip(_observations(first, rounds, resumes), first, second, strict=True):
         weight = 1 / (images[mine["domain"]] * len(images))
         parts[index] = parts.get(index, 0.0) + 100 * weight * (mine["wrong"] - other["wrong"])
         shares[index] = shares.get(index, 0.0) + weight * mine["images"]
@@ -150,6 +151,22 @@ def paired_difference(first: Sequence[StepFacts], second: Sequence[StepFacts]) -
     # With batches of equal size this is the standard deviation of the observations divided by the root of their number.
     squares = sum((parts[number] - shares[number] * points) ** 2 for number in parts)
     return Paired(points, math.sqrt(count / (count - 1) * squares))
+
+
+def _observations(steps: Sequence[StepFacts], rounds: int, resumes: bool) -> Iterator[int]:
+    """For each step, the number of the batch of images that it shows."""
+    per_round = len(steps) // rounds
+    shown: dict[tuple[object, object], int] = {}
+    last: tuple[object, object] | None = None
+    for number, step in enumerate(steps):
+        here = (step["domain"], step["severity"])
+        if number % per_round == 0:
+            shown.clear()
+        elif here != last and not resumes:
+            shown[here] = 0
+        last = here
+        yield shown.setdefault(here, 0)
+        shown[here] += 1
 
 
 def combined(seeds: Sequence[Paired]) -> Paired:
@@ -196,7 +213,9 @@ def _chosen(table: Sequence[Row], against: str | None) -> Row:
     found = [row for row in table if row.label == against]
     found = found or [row for row in table if re.sub(f"@[0-9a-f]+|{AFTER}", "", row.label) == against]
     if len(found) != 1:
-        raise UnlikeRuns(f"No row has the label {against!r}. There are: {', '.join(row.label for row in table)}.")
+        what = "No row has" if not found else "Several rows have"
+        among = ", ".join(row.label for row in found or table)
+        raise UnlikeRuns(f"{what} the label {against!r}. There are: {among}.")
     return found[0]
 
 
@@ -223,7 +242,9 @@ def _of_seed(first: Record, second: Record, labels: tuple[str, str], read_steps:
             raise UnlikeRuns(f"{label} cannot be paired: its run with seed {record.spec.seed} has no step log.")
         steps.append(read)
     try:
-        return paired_difference(*steps)
+        protocol = protocol_of(first.spec.protocol)
+        resumes = protocol is not None and protocol.resumes_domains
+        return paired_difference(*steps, rounds=first.spec.times or 1, resumes=resumes)
     except UnlikeRuns as error:
         raise UnlikeRuns(f"{labels[0]} and {labels[1]}, seed {first.spec.seed}: {error}") from error
 

@@ -19,7 +19,7 @@ from ctta.bench.progress import Progress
 from ctta.bench.scores import Scores
 from ctta.bench.steps import ENTROPY_BINS, StepFacts
 from ctta.datasets.convert import check_classes
-from ctta.errors import EmptyStream, ModelError, ParameterError
+from ctta.errors import EmptyStream, MethodError, ModelError, ParameterError
 from ctta.functional import entropy
 from ctta.guarded import Guarded
 from ctta.protocol import Resets
@@ -33,6 +33,12 @@ logger = logging.getLogger("ctta")
 
 #: Key of a step's log: the images of a batch that was too small to learn from.
 TOO_SMALL = "too_small"
+#: Key of a step's log: images whose logits are not finite. They count as wrong.
+NOT_FINITE = "not_finite"
+#: Keys of a step's log that the loop itself writes.
+_OWN = frozenset(
+    ("index", "domain", "severity", "images", "wrong", "error", "loss", "seconds", "entropy_right", "entropy_wrong")
+)
 
 
 @dataclass(frozen=True)
@@ -153,7 +159,8 @@ def scored(
         logits = step.logits.float().cpu()
         if classes is None:
             check_classes(batch.y, logits.shape[1])
-        right = logits.argmax(1) == batch.y.cpu()
+        finite = logits.isfinite().all(1)
+        right = (logits.argmax(1) == batch.y.cpu()) & finite
         wrong = int((~right).sum())
         yield (
             batch,
@@ -167,10 +174,27 @@ def scored(
                 "loss": step.loss,
                 "seconds": took,
                 "entropy_right": _histogram(logits[right]),
-                "entropy_wrong": _histogram(logits[~right]),
-                **step.log,
+                "entropy_wrong": _histogram(logits[~right & finite]),
+                **({} if finite.all() else {NOT_FINITE: int((~finite).sum())}),
+                **_checked_log(adapter, step),
             },
         )
+
+
+def _checked_log(adapter: Adapter, step: Step) -> StepFacts:
+    """The numbers that the method logs; none may stand in for the score, and all must be plain numbers."""
+    for name, value in step.log.items():
+        if name in _OWN or name == NOT_FINITE:
+            raise MethodError(
+                f"{type(adapter).__name__} logs {name!r}, a name that is used for the score of a step. Log the number "
+                "under another name."
+            )
+        if not isinstance(value, (int, float)):
+            raise MethodError(
+                f"{type(adapter).__name__} logs {name!r} as {type(value).__name__}; a step logs plain numbers. Convert "
+                "a tensor with .item()."
+            )
+    return dict(step.log)
 
 
 def _name(adapter: Adapter) -> str:

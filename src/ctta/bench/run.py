@@ -67,22 +67,38 @@ class Run:
         mine = RunFolder(folder / self.spec.address)
         record = mine.finished_record()
         if record is None:
-            return self._execute_in(mine, save_every, progress)
+            mine.create()
+            with mine.lock():
+                # Another process may have finished it before we got the lock.
+                record = mine.finished_record() or self._compute(mine, save_every, progress)
         if self.keep and not mine.adapted_file.exists():
-            # Leave the finished run untouched while it is repeated in another folder to get its model.
-            again = mine.sibling
-            self._execute_in(again, save_every, progress)
-            again.adapted_file.replace(mine.adapted_file)
-            again.delete()
+            self._add_model(mine, record, save_every, progress)
         return record
 
-    def _execute_in(self, folder: RunFolder, save_every: float, progress: RunStarted | None) -> Record:
-        folder.create()
-        with folder.lock(), _same_threads(folder):
-            # Another process may have finished it before we got the lock.
-            return folder.finished_record() or self._compute(folder, save_every, progress)
+    def _add_model(self, folder: RunFolder, record: Record, save_every: float, progress: RunStarted | None) -> None:
+        """Repeat a finished run in another folder, which leaves its own untouched, to get the adapted model."""
+        again = folder.sibling
+        again.create()
+        with again.lock():
+            # Another process may have added it before we got the lock.
+            if not folder.adapted_file.exists():
+                repeated = again.finished_record() if again.adapted_file.exists() else None
+                repeated = repeated or self._compute(again, save_every, progress)
+                if repeated.counts != record.counts:
+                    again.delete()
+                    raise BadData(
+                        f"{folder.path} is finished with an error of {record.mean:.2f} %. Repeated to keep the adapted "
+                        f"model, the run has {repeated.mean:.2f} %: other code or another machine made it. Delete the "
+                        "folder to make the run again."
+                    )
+                again.adapted_file.replace(folder.adapted_file)
+            again.delete()
 
     def _compute(self, folder: RunFolder, save_every: float, progress: RunStarted | None) -> Record:
+        with _same_threads(folder):
+            return self._compute_steps(folder, save_every, progress)
+
+    def _compute_steps(self, folder: RunFolder, save_every: float, progress: RunStarted | None) -> Record:
         if self.own_process:
             reset_peak_memory()
         adapter, steps = self._resume(folder) or (self.build(), [])

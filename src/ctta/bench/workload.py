@@ -56,7 +56,7 @@ class Procedure:
         order: Order of the images of a domain.
         options: Options of the protocol that the user set.
         severity: Severity of the corruptions.
-        batch_size: Images per batch; None means the dataset's default.
+        batch_size: Images per batch; None means the protocol's, or else the dataset's.
         seed: Seed of the run.
         learn: Whether to learn from the stream, or only predict.
     """
@@ -89,7 +89,8 @@ class Workload:
     def batch_size(self) -> int:
         """Images per batch."""
         of_protocol = get_protocol(self.procedure.protocol).batch_size
-        return self.procedure.batch_size or of_protocol or get_dataset(self.inputs.stream).batch_size
+        chosen = (self.procedure.batch_size, of_protocol, get_dataset(self.inputs.stream).batch_size)
+        return next(size for size in chosen if size is not None)
 
     def with_seed(self, seed: int) -> Workload:
         """Return the same workload with another seed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ctta.errors import ParameterError
 from ctta.protocol.value import Protocol, StreamParts
 
 if TYPE_CHECKING:
@@ -107,6 +108,11 @@ def _clean(parts: StreamParts) -> Stream:
 def _then_clean(parts: StreamParts) -> Stream:
     from ctta.streams.protocols import concatenate  # noqa: PLC0415
 
+    if any(domain.name == "clean" for domain in parts.domains):
+        raise ParameterError(
+            "This protocol calls the clean images 'clean', so the data must have no domain of that name. Rename its "
+            "folder or file, or leave it out with --corruptions."
+        )
     return concatenate(_continual(parts), _clean(parts))
 
 
@@ -137,7 +143,7 @@ def _ccc(parts: StreamParts) -> Stream:
         target=float(options["target"]),
         speed=int(options["speed"]),
         step=float(options["step"]),
-        length=parts.images or len(CORRUPTIONS) * len(parts.clean),
+        length=len(CORRUPTIONS) * len(parts.clean) if parts.images is None else parts.images,
         batch_size=parts.batch_size,
         seed=parts.seed,
         scale=scale,
@@ -195,6 +201,7 @@ BUILT_IN = (
         "cdc",
         _cdc,
         any_domain_order=True,
+        resumes_domains=True,
         allows_stored=False,
         order="visits of random length to a random domain, images shuffled within a domain, seed {seed}",
         summary="continual dynamic change: a random domain for a random number of its batches, again and again",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from ctta._system.digests import sha256_of_code
+from ctta._system.imports import is_own, user_code
 from ctta.errors import MissingData, ParameterError
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ class StreamParts:
         domains: The domains, in the order of the dataset.
         batch_size: Images per batch.
         seed: Seed of the run.
-        images: Images to take of each domain; None means all.
+        images: Images to take of each domain, or the length of a stream of one domain; None means all.
         order: Order of the images of a domain.
         times: Rounds, for protocols that repeat.
         clean: The images before corruption, for protocols that need them.
@@ -90,6 +93,7 @@ class Protocol:
         repeats: Whether --times sets how often the stream is repeated.
         visits: How often each domain arrives in one round.
         any_domain_order: Whether the domains come in an order that changes with the seed.
+        resumes_domains: Whether a domain that comes again goes on with images that it has not shown yet.
         allows_stored: Whether the images of a domain can come in stored order.
         order: How the images are ordered, for records; ``{seed}`` stands for the seed, the name of an option in braces
             for its value.
@@ -111,6 +115,7 @@ class Protocol:
     repeats: bool = False
     visits: int = 1
     any_domain_order: bool = False
+    resumes_domains: bool = False
     allows_stored: bool = True
     order: str = SHUFFLED
     severity_text: str | None = None
@@ -149,7 +154,7 @@ class Protocol:
                 known = f"It has: {', '.join(found)}." if found else "It has none."
                 raise ParameterError(f"The {self.name} protocol has no option {name!r}. {known}")
             wanted = type(found[name])
-            if wanted is float and type(value) is int:
+            if wanted is float and type(value) is int and abs(value) <= sys.float_info.max:
                 value = float(value)  # noqa: PLW2901 - 1 and 1.0 must give one address
             if type(value) is not wanted:
                 raise ParameterError(
@@ -185,10 +190,17 @@ class Protocol:
             )
         from ctta.streams.stream import Stream  # noqa: PLC0415 - protocols are listed without torch
 
-        built = self.build(replace(parts, options=self.with_options(parts.options)))
+        with nullcontext() if is_own(self.build) else user_code(f"Building the stream of the {self.name} protocol"):
+            built = self.build(replace(parts, options=self.with_options(parts.options)))
         if not isinstance(built, Stream):
             raise ParameterError(
                 f"The {self.name} protocol must return a ctta.streams.Stream; it returned {type(built).__name__}."
+            )
+        if not built.segments:
+            raise ParameterError(f"The {self.name} protocol must return a stream with images; it has no segment.")
+        if self.repeats and len(built) % parts.times:
+            raise ParameterError(
+                f"The {self.name} protocol must repeat the same steps {parts.times} times; its stream has {len(built)}."
             )
         return built
 

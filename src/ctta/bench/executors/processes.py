@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import signal
 import threading
 from collections import deque
@@ -23,7 +24,7 @@ from ctta.bench.interrupt import stop_requests
 from ctta.bench.jobs import Job, execute
 from ctta.bench.progress import ProgressDisplay
 from ctta.bench.record import Record
-from ctta.errors import WorkerLost
+from ctta.errors import ConcurrentUse, UserCodeError, WorkerLost
 
 #: Polling interval for stop requests, in seconds.
 _POLL = 0.2
@@ -54,10 +55,11 @@ class Processes:
             WorkerLost: A worker ended before its run did.
         """
         waiting = deque(enumerate(tasks))
+        delayed: list[tuple[int, Job]] = []
         running: dict[Any, int] = {}
         with stop_requests() as stop, _workers(min(self.workers, len(tasks)), folder, save_every) as workers:
             idle = list(workers)
-            while waiting or running:
+            while waiting or running or delayed:
                 while waiting and idle:
                     pipe = idle.pop()
                     running[pipe], job = waiting.popleft()
@@ -69,8 +71,18 @@ class Processes:
                     raise KeyboardInterrupt
                 for pipe in [pipe for pipe in running if pipe in ready]:
                     index = running.pop(pipe)
-                    yield index, _result(pipe, workers[pipe], tasks[index])
                     idle.append(pipe)
+                    try:
+                        record = _result(pipe, workers[pipe], tasks[index])
+                    except ConcurrentUse:
+                        if not running:
+                            raise
+                        # Another of these jobs may be the same run; once that has ended, this one finds its record.
+                        delayed.append((index, tasks[index]))
+                    else:
+                        waiting.extend(delayed)
+                        delayed.clear()
+                        yield index, record
 
 
 def _result(pipe: Connection, process: SpawnProcess, job: Job) -> Record:
@@ -151,7 +163,16 @@ def _outcome(job: Job, folder: Path, save_every: float) -> Record | ExceptionWit
     try:
         return execute(job, folder, save_every=save_every)
     except Exception as error:  # noqa: BLE001, the parent raises it
-        return ExceptionWithTraceback(error, error.__traceback__)
+        return ExceptionWithTraceback(_sendable(error), error.__traceback__)
+
+
+def _sendable(error: Exception) -> Exception:
+    """The error itself, or what it says if the parent could not rebuild it, as some exceptions of users' code."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - made in this line
+    except Exception:  # noqa: BLE001, any code of the exception may fail
+        return UserCodeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def _stop_with_parent() -> None:
