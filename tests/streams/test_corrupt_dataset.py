@@ -14,7 +14,7 @@ from ctta.corruptions import constants, corrupt, frost_source
 from ctta.datasets.write.arrays import ArraySource
 from ctta.datasets.write.corrupt_dataset import Recipe, corrupt_dataset
 from ctta.datasets.write.folders import FolderSource
-from ctta.errors import BadData, MissingData, ParameterError, UnknownStream
+from ctta.errors import BadData, ConcurrentUse, MissingData, ParameterError, UnknownStream
 from ctta.streams.datasets import cifar10_c, imagenet_c, own_c
 
 RECIPE = Recipe(("gaussian_noise", "contrast"), (1, 5), seed=7)
@@ -44,6 +44,10 @@ def folder(tmp_path):
         Image.fromarray(pixels(*size[::-1], 3, seed=seed)).save(path)
     (tmp_path / "images" / "readme.txt").write_text("not an image")
     return tmp_path / "images"
+
+
+def source_of(given):
+    return ArraySource(given) if given.suffix == ".npz" else FolderSource(given, file_format="png")
 
 
 def snapshot(out):
@@ -114,8 +118,7 @@ def test_an_npy_with_labels_gives_the_same_as_an_npz(array, tmp_path):
 )
 def test_an_interrupted_run_goes_on_and_ends_the_same(request, tmp_path, kind, after, finished):
     def source():
-        given = request.getfixturevalue(kind)
-        return ArraySource(given) if kind == "array" else FolderSource(given, file_format="png")
+        return source_of(request.getfixturevalue(kind))
 
     corrupt_dataset(source(), tmp_path / "straight", RECIPE)
 
@@ -256,3 +259,59 @@ def test_grey_arrays_are_corrupted_and_read_back(tmp_path):
     (domain,) = own_c(tmp_path / "out", ["contrast"], [5])
     clean = torch.from_numpy(np.load(tmp_path / "grey.npz")["x"]).permute(0, 3, 1, 2)
     assert torch.equal(domain.images.take(slice(None)).x, corrupt(clean, "contrast", severity=5, seed=7))
+
+
+@pytest.mark.parametrize("kind", ["array", "folder"])
+def test_an_output_folder_has_one_writer_at_a_time(request, tmp_path, kind):
+    source, refused = source_of(request.getfixturevalue(kind)), []
+
+    def write_too(*_):
+        with pytest.raises(ConcurrentUse, match=r"Another process is writing to .*out"):
+            corrupt_dataset(source, tmp_path / "out", RECIPE)
+        refused.append(True)
+
+    corrupt_dataset(source, tmp_path / "alone", RECIPE)
+    corrupt_dataset(source, tmp_path / "out", RECIPE, progress=write_too)
+    assert refused and snapshot(tmp_path / "out") == snapshot(tmp_path / "alone")
+
+
+def test_a_part_that_lost_a_file_is_made_again(folder, tmp_path):
+    corrupt_dataset(FolderSource(folder), tmp_path / "out", RECIPE)
+    before = snapshot(tmp_path / "out")
+    (tmp_path / "out" / "contrast" / "5" / "n2" / "c.jpg").unlink()
+    assert corrupt_dataset(FolderSource(folder), tmp_path / "out", RECIPE)[0] == ["contrast/5"]
+    assert snapshot(tmp_path / "out") == before
+
+
+def test_an_incomplete_part_has_no_digest(folder, array, tmp_path):
+    (tmp_path / "out" / "fog" / "5").mkdir(parents=True)
+    with pytest.raises(BadData, match=r"a\.JPEG cannot be read"):
+        FolderSource(folder).digest("fog/5", tmp_path / "out")
+    with pytest.raises(BadData, match=r"fog\.npy cannot be read"):
+        ArraySource(array).digest("fog.npy", tmp_path / "out")
+
+
+def test_hidden_files_and_folders_are_not_corrupted(folder, tmp_path):
+    (folder / "n1" / "._a.png").write_bytes(b"attributes of a file, which macOS writes")
+    (folder / ".thumbs").mkdir()
+    Image.new("RGB", (40, 32)).save(folder / ".thumbs" / "a.png")
+    corrupt_dataset(FolderSource(folder), tmp_path / "out", Recipe(("contrast",), (5,)))
+    assert sorted(snapshot(tmp_path / "out" / "contrast" / "5")) == [
+        "n1/a.JPEG",
+        "n1/b.jpg",
+        "n2/c.jpg",
+        "n2/deep/d.jpg",
+    ]
+
+
+def test_the_output_must_be_outside_the_input(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    for given in (folder, folder.relative_to(folder)):
+        with pytest.raises(ParameterError, match="The output must be outside the input"):
+            corrupt_dataset(FolderSource(given), folder / "n1" / "out", RECIPE)
+    assert not (folder / "n1" / "out").exists()
+
+
+def test_the_working_folder_is_recorded_by_its_name(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert FolderSource(folder.relative_to(folder)).describe()["input"]["name"] == "images"

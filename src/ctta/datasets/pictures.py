@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -123,7 +124,25 @@ def listed(folder: Path) -> list[Path]:
     Args:
         folder: The folder.
     """
-    return [p for p in _inside(folder) if p.suffix.lower() in SUFFIXES and p.name[0] != "." and is_file(p)]
+    return [path for path in _inside(folder) if _is_picture_name(path.name) and is_file(path)]
+
+
+def listed_below(folder: Path) -> list[Path]:
+    """List the image files in a folder and its subfolders by path, without hidden ones and those in hidden folders.
+
+    Args:
+        folder: The folder.
+    """
+    return sorted(inner / name for inner, names in _walk(folder) for name in names if is_file(inner / name))
+
+
+def picture_folders(folder: Path) -> list[Path]:
+    """List the folders below a folder that directly hold image files, without hidden ones.
+
+    Args:
+        folder: The folder; it is not listed itself.
+    """
+    return [inner for inner, names in _walk(folder) if names and inner != folder]
 
 
 def folders(folder: Path) -> list[Path]:
@@ -133,6 +152,17 @@ def folders(folder: Path) -> list[Path]:
         folder: The folder.
     """
     return [path for path in _inside(folder) if path.is_dir() and not path.name.startswith(".")]
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield a folder and those below it, each with the names of its image files; without hidden ones."""
+    for inner, below, names in os.walk(folder):
+        below[:] = [name for name in below if not name.startswith(".")]  # os.walk enters only those that stay
+        yield Path(inner), [name for name in names if _is_picture_name(name)]
+
+
+def _is_picture_name(name: str) -> bool:
+    return not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
 
 
 def _inside(folder: Path) -> list[Path]:

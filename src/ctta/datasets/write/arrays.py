@@ -18,7 +18,7 @@ from ctta.corruptions import corrupt
 from ctta.datasets.array_files import npy_bytes, read_npy, read_npz
 from ctta.datasets.checks import images_of, labels_of, refuse_out_of_range
 from ctta.datasets.write.corrupt_dataset import Recipe
-from ctta.errors import ParameterError
+from ctta.errors import BadData, ParameterError
 
 _CHUNK = 500
 
@@ -107,8 +107,14 @@ class ArraySource:
         Args:
             part: The file, one of `parts`.
             out: The output folder.
+
+        Raises:
+            BadData: If the file is missing or cannot be read.
         """
-        return sha256_of(out / part)
+        try:
+            return sha256_of(out / part)
+        except OSError as error:
+            raise BadData(f"{out / part} cannot be read: {error.strerror}.") from error
 
 
 def _read(path: Path, labels: Path | None) -> tuple[NDArray[Any], NDArray[Any]]:

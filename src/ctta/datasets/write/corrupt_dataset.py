@@ -10,12 +10,14 @@ from typing import Any, Protocol
 
 from ctta._checks.numbers import check_seed
 from ctta._checks.sequences import names_of, numbers_of
+from ctta._system.locks import hold_lock
 from ctta.corruptions import CORRUPTIONS, constants, frost_source
 from ctta.corruptions.constants import Scale
 from ctta.datasets.manifest import NAME, read_manifest, write_manifest
 from ctta.errors import BadData, ParameterError
 
 Progress = Callable[[str, int, int], None]  # name of the part, images done, total
+_LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Recipe:
 class Source(Protocol):
     """The images to corrupt, and the layout their corrupted versions are written in."""
 
+    path: Path  # the file or folder that they are read from
     images: int
     side: int  # the shorter side in pixels
 
@@ -86,6 +89,9 @@ class Source(Protocol):
         Args:
             part: One of `parts`.
             out: The output folder.
+
+        Raises:
+            BadData: If a file of the part is missing or cannot be read.
         """
 
     def per_part(self, recipe: Recipe) -> int:
@@ -107,7 +113,21 @@ def corrupt_dataset(
         recipe: The corruptions, severities, seed and scale.
         progress: Called with the name of the part, the number of images done so far and the total; None reports
             nothing.
+
+    Raises:
+        ParameterError: If the output folder is inside the input, or was made from another input or recipe.
+        BadData: If the output folder holds other files, or a file cannot be read.
+        ConcurrentUse: If another process is writing to the output folder.
     """
+    if out.resolve().is_relative_to(source.path.resolve()):
+        raise ParameterError(f"The output must be outside the input {source.path}; got {out}. Choose another folder.")
+    out.mkdir(parents=True, exist_ok=True)
+    # The temporary files of a part have fixed names, so that the next call replaces what an interrupted one left.
+    with hold_lock(out / _LOCK, f"Another process is writing to {out}. Wait for it, or choose another folder."):
+        return _make_parts(source, out, recipe, progress)
+
+
+def _make_parts(source: Source, out: Path, recipe: Recipe, progress: Progress | None) -> tuple[list[str], list[str]]:
     note = _continued(out, _manifest(source, recipe))
     parts: dict[str, str] = note["parts"]
     total = len(source.parts(recipe)) * source.per_part(recipe)
@@ -122,7 +142,7 @@ def corrupt_dataset(
 
     write_manifest(out, note)
     for part in source.parts(recipe):
-        if part in parts and (out / part).exists() and source.digest(part, out) == parts[part]:
+        if part in parts and _is_intact(source, part, out, parts[part]):
             kept.append(part)
             advance(source.per_part(recipe))
             continue
@@ -132,6 +152,14 @@ def corrupt_dataset(
         write_manifest(out, note)
     source.finish(out, recipe)
     return made, kept
+
+
+def _is_intact(source: Source, part: str, out: Path, digest: str) -> bool:
+    """Whether a part is as it was made; one that lost a file, or all of them, is not."""
+    try:
+        return source.digest(part, out) == digest
+    except BadData:
+        return False
 
 
 def _manifest(source: Source, recipe: Recipe) -> dict[str, Any]:
@@ -156,7 +184,7 @@ def _continued(out: Path, asked: dict[str, Any]) -> dict[str, Any]:
     """Return the manifest with the parts that earlier runs made; refuse a folder that holds anything else."""
     found = read_manifest(out)
     if found is None:
-        if out.exists() and any(out.iterdir()):
+        if any(path.name != _LOCK for path in out.iterdir()):
             raise BadData(f"{out} is not empty and was not made by ctta corrupt: choose another folder.")
         return {**asked, "parts": {}}
     may_differ = {"versions", "corruptions", "constants"}

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from ctta.corruptions import corrupt
-from ctta.datasets.pictures import SUFFIXES, as_it_is, centre, read_picture
+from ctta.datasets.pictures import as_it_is, centre, listed_below, read_picture
 from ctta.datasets.write.corrupt_dataset import Recipe
 from ctta.errors import BadData, MissingData
 
@@ -37,12 +37,12 @@ class FolderSource:
     def __init__(self, folder: Path, *, file_format: Format = "jpeg", side: int | None = None) -> None:
         if not folder.is_dir():
             raise MissingData(f"{folder.absolute()} is not there.")
-        self.folder = folder
+        self.path = folder
         self.format = file_format
         self.cropped = side
         # As in the published ImageNet-C, which resizes the shorter side to 256 for a crop of 224.
         self.prepare = as_it_is if side is None else centre(side, resize=round(side * 8 / 7))
-        self.paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+        self.paths = listed_below(folder)
         if not self.paths:
             raise MissingData(f"{folder.absolute()} holds no images.")
         self.names = [self._named(path) for path in self.paths]
@@ -55,7 +55,12 @@ class FolderSource:
     def describe(self) -> dict[str, object]:
         """The input's name and digest, and the format of the output."""
         return {
-            "input": {"name": self.folder.name, "sha256": _digest(self.folder, self.paths), "images": self.images},
+            # The absolute path, because that of the working folder, ".", has no name.
+            "input": {
+                "name": self.path.absolute().name,
+                "sha256": _digest(self.path, self.paths),
+                "images": self.images,
+            },
             "format": f"jpeg, quality {QUALITY}" if self.format == "jpeg" else "png",
             "cropped_to": self.cropped,
         }
@@ -114,6 +119,9 @@ class FolderSource:
         Args:
             part: The folder, one of `parts`.
             out: The output folder.
+
+        Raises:
+            BadData: If a file is missing or cannot be read.
         """
         return _digest(out / part, [out / part / name for name in self.names])
 
@@ -135,7 +143,7 @@ class FolderSource:
         return picture
 
     def _named(self, path: Path) -> Path:
-        name = path.relative_to(self.folder)
+        name = path.relative_to(self.path)
         suffixes = {"jpeg": (".jpeg", ".jpg"), "png": (".png",)}[self.format]
         return name if name.suffix.lower() in suffixes else name.with_suffix(suffixes[-1])
 
@@ -150,6 +158,9 @@ class FolderSource:
 def _digest(folder: Path, paths: list[Path]) -> str:
     whole = hashlib.sha256()
     for path in paths:
-        content = path.read_bytes() if path.is_file() else b""
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise BadData(f"{path} cannot be read: {error.strerror}.") from error
         whole.update(os.fsencode(path.relative_to(folder).as_posix()) + b"\0" + hashlib.sha256(content).digest())
     return whole.hexdigest()
