@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from ctta.datasets.array_files import read_npz
+from ctta.datasets.by_layout import open_by_layout
 from ctta.datasets.manifest import write_manifest
 from ctta.datasets.pictures import centre
 from ctta.errors import BadData, MissingData
@@ -258,3 +259,29 @@ def test_a_class_has_one_number_whichever_domains_are_read(tmp_path):
         Image.new("RGB", (16, 16)).save(tmp_path / domain / label / "0.png")
     (dogs,) = image_folder(tmp_path, ["b"])
     assert dogs.images.y.tolist() == [1]
+
+
+def test_a_class_has_one_number_whichever_corruptions_and_severities_are_read(tmp_path):
+    for part, label in (("fog/5", "cat"), ("snow/5", "dog"), ("snow/1", "bee")):
+        save(tmp_path / part / label / "0.png", (16, 16))
+    for wanted, labels in ((["snow"], [[2]]), (["fog", "snow"], [[1], [2]])):
+        assert [domain.images.y.tolist() for domain in open_by_layout(tmp_path, wanted, [5])] == labels
+
+
+def test_hidden_files_and_folders_are_neither_classes_nor_images_nor_domains(tmp_path):
+    for name in ("cat/0.png", "dog/deep/dog/0.png", ".thumbs/0.png", "dog/.thumbs/0.png"):
+        save(tmp_path / "made" / "fog" / "5" / name, (16, 16))
+    (tmp_path / "made" / "fog" / "5" / "cat" / "._0.png").write_bytes(b"attributes of a file, which macOS writes")
+    (domain,) = open_by_layout(tmp_path / "made", None, [5])
+    assert domain.class_names == ("cat", "dog") and domain.images.y.tolist() == [0, 1]
+    np.savez(tmp_path / "a.npz", x=np.zeros((2, 16, 16, 3), np.uint8), y=[0, 1])
+    (tmp_path / "._a.npz").write_bytes(b"attributes of a file, which macOS writes")
+    assert [domain.name for domain in open_by_layout(tmp_path, None, [5])] == ["a"]
+
+
+def test_a_list_of_classes_may_begin_with_a_byte_order_mark(tmp_path):
+    for label in ("cat", "dog"):
+        save(tmp_path / "a" / label / "0.png", (16, 16))
+    (tmp_path / "classes.txt").write_bytes(b"\xef\xbb\xbfdog\ncat\n")
+    (domain,) = image_folder(tmp_path)
+    assert domain.class_names == ("dog", "cat") and domain.images.y.tolist() == [1, 0]

@@ -79,9 +79,10 @@ def odd(folder: Path, name: bytes) -> Path:
 def test_names_that_are_not_utf_8_are_classes_and_domains(tmp_path: Path) -> None:
     domain = odd(tmp_path, b"t\xe9l\xe9")
     picture(domain / os.fsdecode(b"caf\xe9") / os.fsdecode(b"\xff.png"), 9)
-    (found,) = image_folder(tmp_path)
-    assert found.name == r"t\xe9l\xe9"
-    assert found.images.take(slice(None)).x[0, 0].unique().tolist() == [9]
+    for names in (None, [r"t\xe9l\xe9"], [domain.name]):
+        (found,) = image_folder(tmp_path, names)
+        assert found.name == r"t\xe9l\xe9"
+        assert found.images.take(slice(None)).x[0, 0].unique().tolist() == [9]
 
 
 def test_a_list_names_files_that_are_not_utf_8(tmp_path: Path) -> None:

@@ -176,9 +176,9 @@ def test_classes_of_imagenet_v2_are_numbers_and_not_in_alphabetical_order(tmp_pa
     assert (first.name, last.name) == ("matched-frequency", "top-images")
     assert first.images.y.tolist() == [2, 10, 999]
     assert [d.name for d in imagenet_v2(tmp_path, "top-images")] == ["top-images"]
-    with pytest.raises(MissingData, match=r"threshold0\.7 is not a sample"):
+    with pytest.raises(MissingData, match=r"threshold0\.7 is not in .*: matched-frequency, top-images"):
         imagenet_v2(tmp_path, ["threshold0.7"])
-    with pytest.raises(MissingData, match="no sample of ImageNet-V2"):
+    with pytest.raises(MissingData, match="no samples of ImageNet-V2"):
         imagenet_v2(tmp_path / "nowhere")
     (tmp_path / "imagenetv2-top-images-format-val" / "5").rmdir()
     with pytest.raises(BadData, match="folders 0 to 999"):

@@ -8,9 +8,9 @@ from pathlib import Path
 from ctta._system.files import is_file, printable
 from ctta.datasets.cifar_c import own_c
 from ctta.datasets.domain import Domain, Origin
-from ctta.datasets.folder import class_order, contents, image_folder, own_arrays, refuse_side
+from ctta.datasets.folder import choose_domains, class_order, contents, image_folder, own_arrays, refuse_side
 from ctta.datasets.manifest import NAME, read_manifest
-from ctta.datasets.pictures import SUFFIXES, Pictures, as_it_is, centre, folders
+from ctta.datasets.pictures import Pictures, as_it_is, centre, folders, listed_below, picture_folders
 from ctta.errors import BadData, MissingData, ParameterError
 
 _LAYOUTS = (
@@ -43,14 +43,15 @@ def open_by_layout(
     if manifest is not None and manifest.get("format") == "npy":
         refuse_side(side, path)
         there = [name for name in made if is_file(path / f"{name}.npy")]
-        return own_c(path, _chosen(path, there, domains), severities)
+        return own_c(path, choose_domains(path, there, domains, hint=_LAYOUTS), severities)
     if manifest is not None or _is_corrupted_folder(path):
         there = [inner.name for inner in folders(path) if _levels(inner)]
         # In the order in which they were made, or by name if that is not known.
         there.sort(key=lambda name: made.index(name) if name in made else len(made))
         origin: Origin = "unverified" if manifest is None else "generated"
-        return corrupted_folder(path, _chosen(path, there, domains), severities, side=side, origin=origin)
-    if found := sorted(file for file in path.glob("*.npz") if is_file(file)):
+        chosen = choose_domains(path, there, domains, hint=_LAYOUTS)
+        return corrupted_folder(path, chosen, severities, side=side, origin=origin)
+    if found := sorted(file for file in path.glob("*.npz") if not file.name.startswith(".") and is_file(file)):
         return _arrays(path, found, domains, side)
     if not folders(path):
         published = is_file(path / "labels.npy")
@@ -72,7 +73,9 @@ def corrupted_folder(
         origin: Where the images come from.
     """
     parts = [(name, severity, _images_in(folder / name, severity)) for name in corruptions for severity in severities]
-    order = class_order(folder, {path.parent.name for _, _, paths in parts for path in paths})
+    # Collected from every part, requested or not: a class must have the same number whichever parts are read.
+    every = {c.name for inner in folders(folder) for level in _levels(inner) for c in picture_folders(inner / level)}
+    order = class_order(folder, every)
     number = {name: index for index, name in enumerate(order)}
     prepare = as_it_is if side is None else centre(side)
     return [
@@ -94,7 +97,7 @@ def _images_in(folder: Path, severity: int) -> list[Path]:
     inner = folder / str(severity)
     if not inner.is_dir():
         raise ParameterError(f"{folder} has the severities {', '.join(_levels(folder)) or 'none'}. Got {severity}.")
-    paths = sorted(path for path in inner.rglob("*") if path.suffix.lower() in SUFFIXES and is_file(path))
+    paths = listed_below(inner)
     if not paths:
         raise MissingData(f"{inner} holds no images.")
     if loose := next((path for path in paths if path.parent == inner), None):
@@ -108,17 +111,7 @@ def _images_in(folder: Path, severity: int) -> list[Path]:
 def _arrays(folder: Path, files: Sequence[Path], domains: Sequence[str] | None, side: int | None) -> list[Domain]:
     refuse_side(side, folder)
     by_name = {printable(file.stem): file for file in files}
-    return own_arrays([by_name[name] for name in _chosen(folder, list(by_name), domains)])
-
-
-def _chosen(folder: Path, there: Sequence[str], wanted: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the wanted domains, or all if none are named."""
-    if not there:
-        raise MissingData(f"{folder.absolute()} holds no domains. {_LAYOUTS}")
-    chosen = tuple(there if wanted is None else wanted)
-    if missing := [name for name in chosen if name not in there]:
-        raise MissingData(f"{missing[0]} is not in {folder.absolute()}, which has: {', '.join(there)}.")
-    return chosen
+    return own_arrays([by_name[name] for name in choose_domains(folder, list(by_name), domains)])
 
 
 def _is_corrupted_folder(folder: Path) -> bool:

@@ -40,13 +40,14 @@ def image_folder(
     check_side(side)
     if not root.is_dir():
         raise MissingData(f"{root.absolute()} is not a folder. It must hold one folder per domain: domain/class/*.png.")
-    names = [path.name for path in folders(root)] if domains is None else names_of(domains, "domains")
-    for name in names:
-        if not (root / name).is_dir():
-            there = ", ".join(printable(path.name) for path in folders(root))
-            raise MissingData(f"The domain {name} is not in {root.absolute()}, which has: {there or 'no folders'}.")
+    # By printed name, which is the one that messages and records show.
+    there = {printable(path.name): path for path in folders(root)}
+    names = tuple(there) if domains is None else tuple(printable(name) for name in names_of(domains, "domains"))
+    if missing := [name for name in names if name not in there]:
+        listing = ", ".join(there) or "no folders"
+        raise MissingData(f"The domain {missing[0]} is not in {root.absolute()}, which has: {listing}.")
     # Collected from every domain, requested or not: a class must have the same number whichever domains are read.
-    every = {c.name for d in folders(root) for c in folders(d)}
+    every = {c.name for domain in there.values() for c in folders(domain)}
     order = class_order(root, every) if classes is None else names_of(classes, "classes")
     number = {name: index for index, name in enumerate(order)}
     prepare = as_it_is if side is None else centre(side)
@@ -54,23 +55,23 @@ def image_folder(
     for name in names:
         paths: list[Path] = []
         y: list[int] = []
-        for inner in folders(root / name):
+        for inner in folders(there[name]):
             if inner.name not in number:
                 raise BadData(f"{inner} is not one of the {len(order)} classes.")
             pictures = listed(inner)
             paths += pictures
             y += [number[inner.name]] * len(pictures)
-        if not paths and listed(root / name):
+        if not paths and listed(there[name]):
             raise MissingData(
-                f"{root.absolute()} looks like class/*: the images are directly in {printable(name)}/. It must hold "
+                f"{root.absolute()} looks like class/*: the images are directly in {name}/. It must hold "
                 "one folder per domain: domain/class/*.png. Move its class folders into a folder named after their "
-                f"domain, such as {printable(root.absolute().name)}/domain/{printable(name)}/."
+                f"domain, such as {printable(root.absolute().name)}/domain/{name}/."
             )
         if not paths:
             raise MissingData(f"The domain {name} in {root.absolute()} has no images in folders {name}/class.")
         found.append(
             Domain(
-                printable(name),
+                name,
                 0,
                 Pictures(paths, y, prepare),
                 files=tuple(paths),
@@ -83,6 +84,29 @@ def image_folder(
             f"{root.absolute()} {contents(root)}. It must hold one folder per domain: domain/class/*.png."
         )
     return found
+
+
+def choose_domains(
+    folder: Path, there: Sequence[str], wanted: str | Sequence[str] | None, *, what: str = "domains", hint: str = ""
+) -> tuple[str, ...]:
+    """Return the wanted domains of a folder, or all if none are named.
+
+    Args:
+        folder: The folder, for messages.
+        there: The domains that it has.
+        wanted: The names that the user gave, if any.
+        what: What messages call the domains.
+        hint: What the folder must hold; appended to the message if it has no domains.
+
+    Raises:
+        MissingData: If the folder has no domains, or lacks one that is wanted.
+    """
+    if not there:
+        raise MissingData(f"{folder.absolute()} holds no {what}. {hint}".rstrip())
+    chosen = tuple(there) if wanted is None else names_of(wanted, what)
+    if missing := [name for name in chosen if name not in there]:
+        raise MissingData(f"{missing[0]} is not in {folder.absolute()}, which has: {', '.join(there)}.")
+    return chosen
 
 
 def own_arrays(paths: str | Path | Sequence[str | Path], *, classes: int | None = None) -> list[Domain]:

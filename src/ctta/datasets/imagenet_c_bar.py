@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ctta._checks.sequences import names_of, numbers_of
+from ctta._checks.sequences import numbers_of
 from ctta._system.files import printable
 from ctta.datasets.domain import Domain
+from ctta.datasets.folder import choose_domains
 from ctta.datasets.imagenet_synsets import pictures_of, synset_folders
 from ctta.datasets.pictures import Pictures, exactly, folders
 from ctta.errors import BadData, MissingData, ParameterError
@@ -39,13 +40,9 @@ def imagenet_c_bar(
     if not root.is_dir():
         raise MissingData(f"{root.absolute()} is not a folder. {_HINT}")
     there = [path.name for path in folders(root)]
-    wanted = there if corruptions is None else names_of(corruptions, "corruptions")
-    if not wanted:
-        raise MissingData(f"{root.absolute()} holds no corruptions. {_HINT}")
+    wanted = choose_domains(root, there, corruptions, what="corruptions", hint=_HINT)
     domains, levels = [], numbers_of(severities, "severities")
     for name in wanted:
-        if name not in there:
-            raise MissingData(f"{name} is not in {root.absolute()}, which has: {', '.join(there[:10]) or 'nothing'}.")
         strengths = _strengths(root / name)
         for severity in levels:
             if not 1 <= severity <= len(strengths):

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from ctta._checks.sequences import names_of
 from ctta.datasets.domain import Domain
+from ctta.datasets.folder import choose_domains
 from ctta.datasets.imagenet_synsets import pictures_of, synset_folders, synsets
 from ctta.datasets.pictures import Pictures, Prepare, centre, folders
-from ctta.errors import BadData, MissingData
+from ctta.errors import BadData
 
 CLASSES = 1000
 _PARTS = Path(__file__).parents[1] / "data" / "imagenet_parts.json"
@@ -63,11 +63,7 @@ def imagenet_v2(folder: str | Path, samples: str | Sequence[str] | None = None) 
     root = Path(folder)
     hint = "It must hold imagenetv2-matched-frequency-format-val or its like, from github.com/modestyachts/ImageNetV2."
     there = [name for name in V2 if (root / f"imagenetv2-{name}-format-val").is_dir()]
-    wanted = there if samples is None else names_of(samples, "samples")
-    if not wanted:
-        raise MissingData(f"{root.absolute()} has no sample of ImageNet-V2. {hint}")
-    if missing := [name for name in wanted if name not in there]:
-        raise MissingData(f"{missing[0]} is not a sample of ImageNet-V2 in {root.absolute()}. {hint}")
+    wanted = choose_domains(root, there, samples, what="samples of ImageNet-V2", hint=hint)
     return [_v2_sample(root / f"imagenetv2-{name}-format-val", name) for name in wanted]
 
 
