@@ -409,6 +409,8 @@ def test_a_stream_is_a_name_a_target_or_a_path(here: Path) -> None:
     assert locate("own.py:data", Path("own")) == ("own.py:data", Path("own"))
     with pytest.raises(MissingData, match="no file or folder"):
         locate("other/", None)
+    with pytest.raises(UnknownStream, match="is not a known stream"):
+        locate("a" * 300, None)  # longer than the name of a file may be
 
 
 def test_names_and_numbers_that_are_written_without_torch_are_those_of_the_code() -> None:

@@ -215,6 +215,9 @@ def test_wrong_values() -> None:
     images = torch.rand(2, 3, 32, 32)
     with pytest.raises(ImageDtype, match="int64"):
         corrupt(torch.zeros(1, 3, 32, 32, dtype=torch.int64), "fog")
+    for other, kind in ((images.numpy(), "ndarray"), (images.tolist(), "list")):
+        with pytest.raises(ImageDtype, match=f"must be a tensor; got {kind}"):
+            corrupt(other, "fog")
     with pytest.raises(ImageRange, match=r"normalising"):
         corrupt(images * 4 - 2, "fog")
     images[0, 0, 0, 0] = float("nan")

@@ -90,6 +90,13 @@ def test_a_missing_file_says_what_to_fetch(folder):
         cifar100_c(folder / "nowhere")
 
 
+def test_a_folder_in_place_of_an_array_names_the_kind_of_file_that_is_needed(folder):
+    (folder / "labels.npy").unlink()
+    (folder / "labels.npy").mkdir()
+    with pytest.raises(MissingData, match=r"labels\.npy is a folder, and an npy file is needed"):
+        cifar10_c(folder)
+
+
 def bad_page(path: Path) -> None:
     path.write_text("<!DOCTYPE html><html>Please confirm</html>")
 

@@ -196,6 +196,11 @@ def _check_scale(scale: str | None) -> None:
 
 
 def _check_images(images: Tensor) -> None:
+    if not isinstance(images, Tensor):
+        raise ImageDtype(
+            f"Images to corrupt must be a tensor; got {type(images).__name__}. "
+            "Convert them with torch.as_tensor(images)."
+        )
     if images.dtype != torch.uint8 and not images.is_floating_point():
         raise ImageDtype(
             f"Images to corrupt must be uint8, or floats in [0, 1]; got {images.dtype}. "

@@ -49,7 +49,7 @@ def read_npz(path: Path, *, hint: str = "") -> tuple[NDArray[Any], NDArray[Any]]
         path: The file.
         hint: Where to get the file; appended to the message if it is missing.
     """
-    _require(path, hint)
+    _require(path, "an npz file with arrays x and y", hint)
     try:
         with zipfile.ZipFile(path) as archive:
             found = members(archive)
@@ -74,7 +74,7 @@ def read_npy(path: Path, *, hint: str = "") -> NDArray[Any]:
         path: The file.
         hint: Where to get the file; appended to the message if it is missing.
     """
-    _require(path, hint)
+    _require(path, "an npy file", hint)
     try:
         with path.open("rb") as file:
             header = read_header(file)
@@ -90,9 +90,9 @@ def read_npy(path: Path, *, hint: str = "") -> NDArray[Any]:
     raise BadData(f"{path} has {surplus} bytes behind its array: it is damaged.")
 
 
-def _require(path: Path, hint: str) -> None:
+def _require(path: Path, needed: str, hint: str) -> None:
     if path.is_dir():
-        raise MissingData(f"{path} is a folder, and an npz file with arrays x and y is needed here.")
+        raise MissingData(f"{path} is a folder, and {needed} is needed here.")
     if not is_file(path):
         raise MissingData(f"{path.name} is not in {path.parent.absolute()}. {hint}".rstrip())
     try:

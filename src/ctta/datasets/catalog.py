@@ -297,12 +297,13 @@ def locate(stream: str, data: Path | None) -> tuple[str, Path | None]:
         ParameterError: If it is a path, and ``data`` is given as well.
     """
     path = Path(stream)
-    images = path.is_dir() or path.suffix == ".npz"
+    there = _exists(path)
+    images = (there and path.is_dir()) or path.suffix == ".npz"
     if DATASETS.find(stream) is not None or (is_target(stream) and not images):
         return stream, data
-    if not images and not path.exists() and os.sep not in stream:
+    if not images and not there and os.sep not in stream:
         raise UnknownStream(stream, DATASETS.names(), no_path(path))
-    if not path.exists():
+    if not there:
         raise MissingData(f"{no_path(path)} Names of streams: ctta ls streams.")
     if data is not None:
         raise ParameterError(f"{stream} is the path of the images already. Leave out --data.")
@@ -323,3 +324,10 @@ def no_path(path: Path) -> str:
     return f"There is no file or folder {path.absolute()}." + (
         f" Did you mean the path {printable(path.with_name(close[0]))}?" if close else ""
     )
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # the name is too long, or a folder above it may not be read
+        return False
