@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ctta.classifier import Classifier
 from ctta.corruptions import CORRUPTIONS, corrupt_at
-from ctta.errors import ParameterError
+from ctta.errors import HeadNotFound, ParameterError
 from ctta.streams import Images, SourceAccuracy, ccc
 from ctta.streams.ccc import usual_corruptions
 from ctta.streams.ccc_path import transition
@@ -218,3 +218,35 @@ def test_wrong_ways_to_measure_are_refused(source: Classifier) -> None:
         with pytest.raises(ParameterError):
             SourceAccuracy(source, pictures(), **wrong)  # type: ignore[arg-type]
     assert json.dumps(SourceAccuracy(source, pictures(), step=5).grid("fog", "snow", 1))
+
+
+class Plain(nn.Module):
+    """Tells dark images from bright ones with parameters that are not a head, or without any."""
+
+    def __init__(self, dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.scale = torch.tensor(1.0) if dtype is None else nn.Parameter(torch.tensor(1.0, dtype=dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if isinstance(self.scale, nn.Parameter):
+            assert x.dtype == self.scale.dtype
+        level = x.mean((1, 2, 3)) * self.scale
+        return torch.stack([0.5 - level, level - 0.5], 1)
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float32, torch.float64])
+@pytest.mark.parametrize("given", [torch.uint8, torch.float16, torch.float64])
+def test_a_source_without_a_head_or_parameters_is_measured_with_images_of_any_type(
+    dtype: torch.dtype | None, given: torch.dtype
+) -> None:
+    images = pictures()
+    if given != torch.uint8:
+        images = Images((images.x.double() / 255).to(given), images.y)
+    clean = SourceAccuracy(Classifier(Plain(dtype)), images, step=5).grid("fog", "snow", 1)[0][0]
+    dark = pictures().x.double().mean((1, 2, 3)) < 127.5
+    assert clean == pytest.approx(100 * float((dark == (images.y == 0)).double().mean()))
+
+
+def test_an_additive_table_needs_the_number_of_classes() -> None:
+    with pytest.raises(HeadNotFound):
+        SourceAccuracy(Classifier(Plain()), pictures(), fill="additive")

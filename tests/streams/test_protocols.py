@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from ctta.corruptions import CORRUPTIONS, corrupt
-from ctta.errors import ImageDtype, ImageShape, LabelError, ParameterError, UnknownStream
+from ctta.errors import BadData, ImageDtype, ImageShape, LabelError, ParameterError, UnknownStream
+from ctta.protocol import StreamParts, get_protocol
 from ctta.streams import (
     Domain,
     Images,
@@ -14,6 +15,7 @@ from ctta.streams import (
     corrupted,
     gradual,
     mixed,
+    mixed_correlated,
     random_orders,
     recurring,
 )
@@ -158,6 +160,8 @@ def test_mistakes_are_found_before_the_stream_runs(images):
         continual(images, corruptions=("fogg",))
     with pytest.raises(ParameterError, match="severity"):
         continual(images, severity=6)
+    with pytest.raises(ParameterError, match="given once; got fog 2 times"):
+        continual(images, corruptions=("fog", "snow", "fog"))
     with pytest.raises(ParameterError, match="batch_size"):
         continual(images, batch_size=0)
     with pytest.raises(ParameterError, match="15 steps cannot start at step 16"):
@@ -347,3 +351,27 @@ def test_a_stream_that_recurs_or_is_followed_by_another_keeps_its_device(images)
     stream = continual(images, corruptions=("fog",)).on(torch.device("meta"))
     assert recurring(stream, 2).device == torch.device("meta")
     assert concatenate(stream, clean(images)).device == torch.device("meta")
+
+
+def test_domains_of_two_image_sizes_cannot_be_mixed(images):
+    small = Domain("small", 0, Images(torch.zeros(23, 3, 8, 8, dtype=torch.uint8), images.y))
+    stream = mixed([Domain("large", 0, images), Domain("more", 0, images), small])
+    with pytest.raises(BadData, match=r"large has \(3, 16, 16\) and small \(3, 8, 8\)"):
+        next(iter(stream))
+
+
+@pytest.mark.parametrize("protocol", [correlated, mixed_correlated])
+def test_only_the_order_of_labels_matters_to_clumps_and_not_their_size(protocol):
+    def labels(last):
+        y = torch.tensor([0, 3, last] * 20)
+        return torch.cat([b.y for b in protocol([Domain("d", 5, Images(torch.zeros(60, 1, 16, 16), y))])])
+
+    small, huge = labels(7), labels(2**40)
+    assert huge.tolist() == [2**40 if label == 7 else label for label in small.tolist()]
+
+
+@pytest.mark.parametrize("name", ["then-clean", "then-clean-resting"])
+def test_a_domain_of_the_data_cannot_be_named_like_the_clean_images_that_follow(images, name):
+    parts = StreamParts([Domain("clean", 0, images)], batch_size=10, clean=images)
+    with pytest.raises(ParameterError, match="no domain of that name"):
+        get_protocol(name).stream(parts)

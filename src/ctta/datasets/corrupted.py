@@ -15,6 +15,7 @@ from ctta.corruptions import CORRUPTIONS, constants, corrupt
 from ctta.corruptions.constants import Scale
 from ctta.datasets.arrays import Images
 from ctta.datasets.domain import Domain, Labelled
+from ctta.errors import BadData, ParameterError
 
 
 def corrupted(
@@ -30,15 +31,21 @@ def corrupted(
 
     Args:
         images: The clean images.
-        corruptions: One or more names of corruptions; by default the 15 of the benchmark.
+        corruptions: One or more names of corruptions, each once; by default the 15 of the benchmark.
         severities: One or more severities from 1 to 5.
         seed: Seed of the random numbers.
         scale: "cifar" or "imagenet", whose published constants to use; None chooses or interpolates them by image size.
         keep: Whether to corrupt a whole domain at once and hold it in memory, for streams that several methods read.
     """
-    domains, levels = [], numbers_of(severities, "severities")
+    domains, names, levels = [], names_of(corruptions, "corruptions"), numbers_of(severities, "severities")
+    # Results are kept by domain: those of a corruption that comes twice would be merged into one.
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ParameterError(
+            f"Each corruption must be given once; got {twice} {names.count(twice)} times. Leave out the repetition; "
+            "the recurring protocol shows domains again."
+        )
     check_seed(seed)
-    for name in names_of(corruptions, "corruptions"):
+    for name in names:
         for severity in levels:
             constants(name, severity=severity, scale=scale)  # an unknown name fails now, not hours into the stream
             made = Corrupted(images, name, severity, seed=seed, scale=scale, keep=keep)
@@ -122,14 +129,30 @@ class Pooled:
 
         Args:
             which: A slice, or a tensor of positions in all domains together.
+
+        Raises:
+            BadData: If images of two domains differ in channels or size.
         """
         positions = torch.arange(len(self))[which]
         home = torch.searchsorted(self._ends, positions, right=True)
         parts, places = [], []
+        by_shape: dict[torch.Size, str] = {}  # the first domain with images of a shape
         for number, domain in enumerate(self.domains):
             mine = (home == number).nonzero().flatten()
             if len(mine):
-                parts.append(domain.images.take(positions[mine] - (self._ends[number] - len(domain))))
+                part = domain.images.take(positions[mine] - (self._ends[number] - len(domain)))
+                by_shape.setdefault(part.x.shape[1:], domain.name)
+                parts.append(part)
                 places.append(mine)
+        _check_one_shape(by_shape)
         back = torch.cat(places).argsort()
         return Images(torch.cat([part.floats() for part in parts])[back], torch.cat([part.y for part in parts])[back])
+
+
+def _check_one_shape(domains: dict[torch.Size, str]) -> None:
+    if len(domains) > 1:
+        (shape, name), (other, another), *_ = domains.items()
+        raise BadData(
+            f"Domains that are mixed need images (C, H, W) of one shape; {name} has {tuple(shape)} and {another} "
+            f"{tuple(other)}. Resize the images to one size (--side resizes image files)."
+        )

@@ -96,7 +96,8 @@ class SourceAccuracy:
         self.fill = fill_of(fill)
         self.scale: Scale | None = scale
         self.progress = progress
-        self.chance = 100 / source.num_classes
+        # Only an additive table needs it, and not every model tells its number of classes.
+        self._chance = 100 / source.num_classes if self.fill == "additive" else 0.0
         # Not the seed of a run: all runs share one table.
         some = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:count]
         self._images = images.take(some)
@@ -115,7 +116,7 @@ class SourceAccuracy:
         clean = self._measured("clean", [(At(first, 0), At(second, 0))])[0]
         alone = [[clean, *self._alone(name)] for name in (first, second)]
         if self.fill == "additive":
-            pair = [[max(self.chance, a + b - clean) for b in alone[1]] for a in alone[0]]
+            pair = [[max(self._chance, a + b - clean) for b in alone[1]] for a in alone[0]]
             # Single corruptions keep the measured accuracy, even if it is below chance.
             pair[0] = alone[1]
             for line, value in zip(pair, alone[0], strict=True):
@@ -160,12 +161,13 @@ class SourceAccuracy:
         return found
 
     def _accuracy(self, images: CorruptedTwice) -> float:
-        device = next(self._source.parameters()).device
+        weight = next((p for p in self._source.parameters() if p.is_floating_point()), None)
         right = 0
         with torch.inference_mode():
             for part in torch.arange(len(images)).split(100):  # type: ignore[no-untyped-call]
                 taken = images.take(part)
-                right += int((self._source(taken.floats().to(device)).argmax(1).cpu() == taken.y.cpu()).sum())
+                x = taken.floats() if weight is None else taken.floats().to(weight)
+                right += int((self._source(x).argmax(1).cpu() == taken.y.cpu()).sum())
         return 100 * right / len(images)
 
     def _digest(self, source: Classifier) -> str:

@@ -26,6 +26,19 @@ def check_concentration(concentration: float) -> None:
         )
 
 
+def dirichlet_weights(count: int, concentration: float, generator: torch.Generator) -> Tensor:
+    """Draw positive weights (count,) whose shares of their sum have a symmetric Dirichlet distribution.
+
+    Args:
+        count: Number of weights.
+        concentration: Parameter of the Dirichlet distribution.
+        generator: Draws the weights.
+    """
+    gamma = torch._standard_gamma(torch.full((count,), concentration, dtype=torch.float64), generator)
+    # Draws with a small concentration underflow; without a tiny number added, all of them could be 0.
+    return gamma + 1e-300
+
+
 def in_clumps(
     y: Tensor, concentration: float, generator: torch.Generator, *, most: int | None = None, shuffled: bool = False
 ) -> Tensor:
@@ -38,13 +51,12 @@ def in_clumps(
         most: The largest number of time slots; None uses one for each class that occurs.
         shuffled: Show the classes of a slot in random order, not in that of their labels.
     """
-    classes = y.bincount().nonzero().flatten()
+    classes = torch.unique(y)
     slots: list[list[Tensor]] = [[] for _ in range(min(len(classes), most or len(classes)))]
     for label in classes:
         mine = (y == label).nonzero().flatten()
-        gamma = torch._standard_gamma(torch.full((len(slots),), concentration, dtype=torch.float64), generator)
-        shares = (gamma + 1e-300) / (gamma + 1e-300).sum()
-        cuts = (shares.cumsum(0)[:-1] * len(mine)).round().long().clamp(0, len(mine)).tolist()
+        weights = dirichlet_weights(len(slots), concentration, generator)
+        cuts = ((weights / weights.sum()).cumsum(0)[:-1] * len(mine)).round().long().clamp(0, len(mine)).tolist()
         for slot, part in zip(slots, torch.tensor_split(mine, cuts), strict=True):
             slot.append(part)
     if shuffled:

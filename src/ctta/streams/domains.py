@@ -1,4 +1,4 @@
-"""Shared by all protocols: check the list of domains, and order the images of one."""
+"""Shared by all protocols: check the list of domains, order the images of one, and join several."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ctta._checks.numbers import check_seed, check_whole
+from ctta.datasets.corrupted import Pooled
 from ctta.datasets.domain import Domain
 from ctta.errors import ParameterError
 
@@ -51,3 +52,22 @@ def image_order(size: int, seed: int | None, images: int | None) -> Tensor:
         # Shuffle before cutting, so that files sorted by class do not show only their first classes.
         whole = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
     return whole[:images]
+
+
+def pooled(domains: Iterable[Domain], seed: int, images: int | None) -> tuple[Domain, Tensor]:
+    """Join domains into one, named "mixed", and choose images of each.
+
+    Args:
+        domains: The domains to join.
+        seed: Seed of the choice.
+        images: Images to take of each domain; None takes all.
+
+    Returns:
+        The joint domain, with severity 0 if those of the domains differ, and the chosen positions in it.
+    """
+    several = given(domains)
+    check_seed(seed)
+    starts = torch.tensor([0, *[len(domain) for domain in several]]).cumsum(0)
+    chosen = torch.cat([starts[i] + image_order(len(d), seed, images) for i, d in enumerate(several)])
+    severities = {domain.severity for domain in several}
+    return Domain("mixed", severities.pop() if len(severities) == 1 else 0, Pooled(several)), chosen

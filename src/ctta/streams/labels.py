@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from ctta._checks.numbers import check_seed, check_whole
-from ctta.datasets.corrupted import Pooled
 from ctta.datasets.domain import Domain
 from ctta.errors import ParameterError
-from ctta.streams.clumps import CONCENTRATION, check_concentration, in_clumps
-from ctta.streams.domains import given, image_order
+from ctta.streams.clumps import CONCENTRATION, check_concentration, dirichlet_weights, in_clumps
+from ctta.streams.domains import given, image_order, pooled
 from ctta.streams.stream import Segment, Stream
 
 #: Minimum images per chunk of `mixed_correlated`, if the stream is large enough.
@@ -108,46 +107,39 @@ def mixed_correlated(
         raise ParameterError(
             f"The 'concentration' of the stream must be a finite number from 0 on. Got {concentration!r}."
         )
-    domains = given(domains)
-    check_seed(seed)
-    pool = Pooled(domains)
-    starts = torch.tensor([0, *[len(domain) for domain in domains]]).cumsum(0)
-    chosen = torch.cat([starts[i] + image_order(len(d), seed, images) for i, d in enumerate(domains)])
-    y = pool.y[chosen].cpu()
+    pool, chosen = pooled(domains, seed, images)
+    y = pool.images.y[chosen].cpu()
     generator = torch.Generator().manual_seed(seed)
     order = _in_chunks(y, concentration, generator) if concentration else y.argsort(stable=True)
-    severities = {domain.severity for domain in domains}
-    severity = severities.pop() if len(severities) == 1 else 0
-    return Stream([Segment("mixed", severity, pool, chosen[order])], batch_size=batch_size)
+    return Stream([Segment(pool.name, pool.severity, pool.images, chosen[order])], batch_size=batch_size)
 
 
 def _in_chunks(y: Tensor, concentration: float, generator: torch.Generator) -> Tensor:
     """Positions ordered by chunk, and within a chunk class by class."""
-    classes = y.bincount().nonzero().flatten().tolist()
-    enough = min(SMALLEST_CHUNK, len(y) // (2 * len(classes)))
+    counts = torch.unique(y, return_counts=True)[1].tolist()  # images of each class that occurs
+    enough = min(SMALLEST_CHUNK, len(y) // (2 * len(counts)))
     best: list[dict[int, Tensor]] = []
     smallest = -1
     for _ in range(_DEALS):
-        chunks = _deal(y, classes, concentration, generator)
+        chunks = _deal(y, counts, concentration, generator)
         if (size := min(sum(map(len, chunk.values())) for chunk in chunks)) > smallest:
             best, smallest = chunks, size
         if smallest >= enough:
             break
-    orders = [torch.randperm(len(classes), generator=generator).tolist() for _ in best]
+    orders = [torch.randperm(len(counts), generator=generator).tolist() for _ in best]
     return torch.cat([c[i] for c, order in zip(best, orders, strict=True) for i in order if i in c])
 
 
-def _deal(y: Tensor, classes: list[int], concentration: float, generator: torch.Generator) -> list[dict[int, Tensor]]:
+def _deal(y: Tensor, counts: list[int], concentration: float, generator: torch.Generator) -> list[dict[int, Tensor]]:
     """Deal the images of every class to the chunks; return, for each chunk, its positions by number of the class."""
-    chunks: list[dict[int, Tensor]] = [{} for _ in classes]
-    held = torch.zeros(len(classes))
+    chunks: list[dict[int, Tensor]] = [{} for _ in counts]
+    held = torch.zeros(len(counts))
     # Sort once, and leave out empty parts: a thousand classes have a million parts, nearly all of them empty.
-    by_class = y.argsort(stable=True).split(y.bincount()[classes].tolist())  # type: ignore[no-untyped-call]
+    by_class = y.argsort(stable=True).split(counts)  # type: ignore[no-untyped-call]
     for number, mine in enumerate(by_class):
         mine = mine[torch.randperm(len(mine), generator=generator)]  # noqa: PLW2901
-        gamma = torch._standard_gamma(torch.full((len(classes),), concentration, dtype=torch.float64), generator)
-        # Draws with a small concentration underflow; without a tiny number added, all open chunks could get none.
-        shares = torch.where(held < len(y) / len(classes), gamma + 1e-300, 0)
+        weights = dirichlet_weights(len(counts), concentration, generator)
+        shares = torch.where(held < len(y) / len(counts), weights, 0)
         ends = ((shares / shares.sum()).cumsum(0) * len(mine)).long().clamp(max=len(mine))
         ends[-1] = len(mine)
         sizes = ends.diff(prepend=torch.zeros(1, dtype=torch.long))

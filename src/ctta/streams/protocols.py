@@ -12,11 +12,10 @@ from collections.abc import Sequence
 import torch
 
 from ctta._checks.numbers import check_seed, check_whole
-from ctta.datasets.corrupted import Pooled
 from ctta.datasets.domain import Domain, Labelled
 from ctta.errors import ParameterError
 from ctta.streams.clumps import CONCENTRATION, check_concentration, in_clumps
-from ctta.streams.domains import given, image_order
+from ctta.streams.domains import given, image_order, pooled
 from ctta.streams.stream import Segment, Stream
 
 #: The severities of `gradual`.
@@ -102,15 +101,9 @@ def mixed(domains: Sequence[Domain], *, batch_size: int = 200, seed: int = 0, im
         seed: Seed of the random order, and of the choice of `images` within a domain.
         images: Images to take of each domain, chosen at random; None takes all.
     """
-    domains = given(domains)
-    check_seed(seed)
-    pool = Pooled(domains)
-    starts = torch.tensor([0, *[len(domain) for domain in domains]]).cumsum(0)
-    chosen = torch.cat([starts[i] + image_order(len(d), seed, images) for i, d in enumerate(domains)])
+    pool, chosen = pooled(domains, seed, images)
     order = chosen[torch.randperm(len(chosen), generator=torch.Generator().manual_seed(seed))]
-    severities = {domain.severity for domain in domains}
-    severity = severities.pop() if len(severities) == 1 else 0
-    return Stream([Segment("mixed", severity, pool, order)], batch_size=batch_size)
+    return Stream([Segment(pool.name, pool.severity, pool.images, order)], batch_size=batch_size)
 
 
 def correlated(
