@@ -13,8 +13,9 @@ from PIL import Image
 
 from ctta._system import digests
 from ctta.bench.content import digest_of
-from ctta.bench.data import open_domains
+from ctta.bench.data import open_data
 from ctta.bench.jobs import execute
+from ctta.datasets import Wanted, get_dataset
 from ctta.datasets.arrays import Images
 from ctta.errors import BadData
 from jobs import change_job, make_job
@@ -40,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def digest(folder: Path) -> str:
-    return str(open_domains("folder", folder)[1]["digest"])
+    return str(open_data(get_dataset("folder"), Wanted(data=folder)).facts["digest"])
 
 
 def change(path: Path) -> None:

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import ctta
 from ctta import errors
 from ctta.bench import evaluate
-from ctta.bench.jobs import do
+from ctta.bench.jobs import execute
 from ctta.bench.prequential import scored
 from ctta.streams import Batch, Domain, Images, continual, corrupted
 from jobs import make_job
@@ -223,5 +223,5 @@ def test_a_run_resumed_at_its_leftover_scores_it_as_the_whole_run_does() -> None
 
 def test_a_run_with_a_leftover_of_one_image_ends_with_a_record(tmp_path: Path) -> None:
     job = make_job("tent", "digits", "digits_resnet8", corruptions=("brightness",), images=5, batch_size=4)
-    record = do(job, tmp_path)
+    record = execute(job, tmp_path)
     assert record.complete and record.counts["brightness"].images == 5

@@ -410,3 +410,8 @@ def test_images_of_double_precision_meet_a_model_of_single_precision(tmp_path: P
         np.savez(file, x=images.floats()[:20].permute(0, 2, 3, 1).numpy().astype(dtype), y=images.y[:20].numpy())
         made.append(execute(make_job("bn", "folder", "digits_resnet8", data=file, batch_size=10), tmp_path / "runs"))
     assert made[0].counts == made[1].counts
+
+
+def test_bundled_images_are_not_read_from_files(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="digits is bundled and reads no files"):
+        execute(change_job(JOB, data=tmp_path / "mine.npz"), tmp_path)

@@ -14,8 +14,9 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from ctta import nets
-from ctta.bench.data import open_domains
+from ctta.bench.data import Opened, open_data
 from ctta.cli import app
+from ctta.datasets import Wanted, get_dataset
 from ctta.datasets.manifest import write_manifest
 from ctta.errors import MissingData, ParameterError
 
@@ -39,6 +40,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def fog_of(folder: Path, image_list: Path | None = None) -> Opened:
+    return open_data(get_dataset("imagenet-c"), Wanted(data=folder, domains=("fog",), image_list=image_list))
+
+
 def listed(folder: Path, *which: int) -> Path:
     path = folder / f"{''.join(map(str, which))}.txt"
     path.write_text("".join(f"{FILES[i]}\n" for i in which))
@@ -47,14 +52,15 @@ def listed(folder: Path, *which: int) -> Path:
 
 def test_a_list_chooses_the_images_and_its_digest_is_a_fact_of_the_data(tree: Path, tmp_path: Path) -> None:
     chosen = listed(tmp_path, 3, 1)
-    (domain,), facts = open_domains("imagenet-c", tree, corruptions=["fog"], image_list=chosen)
+    opened = fog_of(tree, chosen)
+    (domain,) = opened.domains
     assert domain.images.y.tolist() == [999, 0]
     reds = domain.images.take(slice(None)).x[:, 0].float().mean((1, 2)).round()
     assert reds.tolist() == [180, 60]
-    assert facts["image_list"] == hashlib.sha256(f"{FILES[3]}\n{FILES[1]}\n".encode()).hexdigest()
-    (everything,), usual = open_domains("imagenet-c", tree, corruptions=["fog"])
-    assert everything.images.y.tolist() == [0, 0, 41, 999]
-    assert "image_list" not in usual
+    assert opened.facts["image_list"] == hashlib.sha256(f"{FILES[3]}\n{FILES[1]}\n".encode()).hexdigest()
+    everything = fog_of(tree)
+    assert everything.domains[0].images.y.tolist() == [0, 0, 41, 999]
+    assert "image_list" not in everything.facts
 
 
 def test_two_lists_are_two_kinds_of_data_even_where_a_manifest_names_the_files(tree: Path, tmp_path: Path) -> None:
@@ -62,10 +68,7 @@ def test_two_lists_are_two_kinds_of_data_even_where_a_manifest_names_the_files(t
     made.mkdir()
     (made / "fog").symlink_to(tree / "fog")
     write_manifest(made, {})
-    facts = [
-        open_domains("imagenet-c", made, corruptions=["fog"], image_list=chosen)[1]
-        for chosen in (listed(tmp_path, 0, 1), listed(tmp_path, 1, 0), None)
-    ]
+    facts = [fog_of(made, chosen).facts for chosen in (listed(tmp_path, 0, 1), listed(tmp_path, 1, 0), None)]
     assert len({json.dumps(f, sort_keys=True) for f in facts}) == 3
     assert len({f["digest"] for f in facts}) == 3
 
@@ -77,12 +80,12 @@ def test_a_list_is_refused_where_there_is_nothing_to_choose_from(tmp_path: Path,
     places: list[Path | None] = [None, arrays] if name == "imagenet-c" else [None, arrays, tmp_path]
     for data in places:
         with pytest.raises(ParameterError, match=f"Got {name} with --data {data}. Leave out --image-list"):
-            open_domains(name, data, image_list=listed(tmp_path, 0))
+            open_data(get_dataset(name), Wanted(data=data, image_list=listed(tmp_path, 0)))
 
 
 def test_a_list_that_is_not_there_is_named(tree: Path, tmp_path: Path) -> None:
     with pytest.raises(MissingData, match=r"ids\.txt is not in .*RobustBench"):
-        open_domains("imagenet-c", tree, corruptions=["fog"], image_list=tmp_path / "ids.txt")
+        fog_of(tree, tmp_path / "ids.txt")
 
 
 @pytest.mark.slow

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ctta._system.digests import sha256_of
 from ctta._system.files import printable
 from ctta._system.imports import is_own, user_code
 from ctta.bench.content import digest_of, digest_of_domains
 from ctta.corruptions import CORRUPTIONS, frost_source
-from ctta.datasets import Dataset, Wanted, get_dataset
+from ctta.datasets import Dataset, Wanted
 from ctta.datasets.arrays import Images
 from ctta.datasets.catalog import OWN
 from ctta.datasets.corrupted import Corrupted, corrupted
@@ -21,7 +19,7 @@ from ctta.datasets.domain import Domain, Labelled
 from ctta.datasets.folder import read_images
 from ctta.errors import BadData, MissingData, ParameterError
 
-__all__ = ["Facts", "Opened", "open_data", "open_domains", "read_images"]
+__all__ = ["Facts", "Opened", "open_data", "read_images"]
 
 #: Facts that identify the data of a run, as stored in its specification.
 Facts = dict[str, str | int]
@@ -95,39 +93,6 @@ def open_data(dataset: Dataset, wanted: Wanted, *, keep: bool = False) -> Opened
     )
 
 
-def open_domains(
-    name: str,
-    data: Path | None,
-    *,
-    corruptions: Sequence[str] | None = None,
-    severities: Sequence[int] = (5,),
-    seed: int = 0,
-    keep: bool = False,
-    image_list: Path | None = None,
-) -> tuple[list[Domain], Facts]:
-    """Open the domains of a dataset by name, and return them with the facts that identify its data.
-
-    Args:
-        name: A name for `ctta.datasets.get_dataset`.
-        data: The folder of the published files, or an npz with clean images ``x`` and classes ``y``, which are
-            corrupted on the fly.
-        corruptions: The corruptions or domains, in order; None means the dataset's default.
-        severities: The severities of each.
-        seed: Seed of generated corruptions.
-        keep: Whether to keep generated images in memory.
-        image_list: A text file that lists the images of ImageNet-C to use.
-    """
-    wanted = Wanted(
-        data=data,
-        domains=None if corruptions is None else tuple(corruptions),
-        severities=tuple(severities),
-        seed=seed,
-        image_list=image_list,
-    )
-    opened = open_data(get_dataset(name), wanted, keep=keep)
-    return list(opened.domains), opened.facts
-
-
 def _check(dataset: Dataset, wanted: Wanted) -> None:
     if wanted.image_list is not None and not (
         dataset.takes_image_list and wanted.data is not None and wanted.data.is_dir()
@@ -138,6 +103,8 @@ def _check(dataset: Dataset, wanted: Wanted) -> None:
         )
     if wanted.side is not None and not dataset.takes_side:
         raise ParameterError(f"The images of {dataset.name} have one size already. Leave out --side.")
+    if wanted.data is not None and not dataset.needs and is_own(dataset.clean or dataset.open):
+        raise ParameterError(f"{dataset.name} is bundled and reads no files. Leave out --data {wanted.data}.")
     if dataset.needs and wanted.data is None:
         raise MissingData(f"{dataset.name} needs --data: {dataset.needs}")
     repeated = sorted(name for name, count in Counter(wanted.domains or ()).items() if count > 1)

@@ -19,7 +19,7 @@ from ctta.bench.tracked_run import TrackedRun
 from ctta.bench.workload import Inputs, Procedure, Workload
 from ctta.track import Target, check_targets
 
-__all__ = ["Inputs", "Job", "Procedure", "RunOptions", "Workload", "do", "execute", "measure_source"]
+__all__ = ["Inputs", "Job", "Procedure", "RunOptions", "Workload", "execute", "measure_source"]
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,3 @@ def measure_source(job: Job, progress: Callable[[str, int, int], None] | None = 
         progress: Called with the name of the current part, the number of images done and the total.
     """
     prepare(job.work, choose_device(job.options.device), progress=progress)
-
-
-#: Earlier name of `execute`.
-do = execute

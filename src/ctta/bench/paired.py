@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ctta.bench.compare import NONE, Row, differences, write_table
 from ctta.bench.record import Record
-from ctta.bench.steps import StepFacts
+from ctta.bench.steps import StepFacts, wrong_in
 from ctta.errors import UnlikeRuns
 from ctta.method_table import AFTER, AFTER_NOTE
 from ctta.protocol import protocol_of
@@ -143,7 +143,7 @@ def paired_difference(
     shares: dict[int, float] = {}
     for index, mine, other in zip(_observations(first, rounds, resumes), first, second, strict=True):
         weight = 1 / (images[mine["domain"]] * len(images))
-        parts[index] = parts.get(index, 0.0) + 100 * weight * (mine["wrong"] - other["wrong"])
+        parts[index] = parts.get(index, 0.0) + 100 * weight * (wrong_in(mine) - wrong_in(other))
         shares[index] = shares.get(index, 0.0) + weight * mine["images"]
     points, count = sum(parts.values()), len(parts)
     if count < 2:
@@ -159,7 +159,7 @@ def _observations(steps: Sequence[StepFacts], rounds: int, resumes: bool) -> Ite
     shown: dict[tuple[object, object], int] = {}
     last: tuple[object, object] | None = None
     for number, step in enumerate(steps):
-        here = (step["domain"], step["severity"])
+        here = (step["domain"], step.get("severity"))
         if number % per_round == 0:
             shown.clear()
         elif here != last and not resumes:
@@ -250,7 +250,7 @@ def _of_seed(first: Record, second: Record, labels: tuple[str, str], read_steps:
 
 
 def _batch(step: StepFacts) -> tuple[object, object, int]:
-    return step["domain"], step["severity"], step["images"]
+    return step["domain"], step.get("severity"), step["images"]
 
 
 def _listed(values: Iterable[object]) -> str:

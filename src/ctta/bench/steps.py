@@ -72,15 +72,29 @@ def read_steps(path: Path, counts: Mapping[str, Count] | None = None) -> list[St
         BadData: A line is damaged or missing; the message names it.
     """
     steps = [step for step, _ in numbered_steps(path)]
-    seen: dict[str, int] = {}
-    for step in steps:
-        seen[step["domain"]] = seen.get(step["domain"], 0) + step["images"]
-    if counts is not None and seen != {domain: count.images for domain, count in counts.items()}:
+    if counts is not None and _counts(steps) != counts:
         raise BadData(
             f"{path} does not have the steps that its record counts: it is truncated or of another run. Restore it "
             f"from a copy, or delete {path.parent} to make the run again."
         )
     return steps
+
+
+def wrong_in(step: StepFacts) -> int:
+    """The number of incorrect predictions of a step; logs of early versions have only their share.
+
+    Args:
+        step: What the step logged.
+    """
+    return int(step["wrong"]) if "wrong" in step else round(step["error"] * step["images"] / 100)
+
+
+def _counts(steps: Iterable[StepFacts]) -> dict[str, Count]:
+    counts: dict[str, Count] = {}
+    for step in steps:
+        before = counts.get(step["domain"], Count(0, 0))
+        counts[step["domain"]] = Count(before.images + step["images"], before.wrong + wrong_in(step))
+    return counts
 
 
 def log_of(steps: list[StepFacts]) -> StepLog:

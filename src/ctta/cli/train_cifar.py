@@ -41,11 +41,13 @@ def train_cifar10(
 ) -> None:
     """Train a CIFAR-10 network. Takes up to two hours on one core; an interrupted training resumes."""
     from ctta._system.device import choose_device  # noqa: PLC0415 - ctta --help must not import torch
+    from ctta._system.files import check_output  # noqa: PLC0415
     from ctta.datasets.cifar10 import load  # noqa: PLC0415
     from ctta.nets.cifar10 import SourceModel  # noqa: PLC0415
     from ctta.nets.train import error  # noqa: PLC0415
     from ctta.nets.train_cifar import train_cifar  # noqa: PLC0415
 
+    check_output(out)
     source = SourceModel.named(net)
     how = source.training(passes=passes, small_passes=small_passes, lr=lr, label_smoothing=label_smoothing, seed=seed)
     train, test = load(data, "train"), load(data, "test")
