@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TextIO
 
 from ctta._system.files import write_atomically
+from ctta._system.locks import hold_lock
 from ctta.bench.record import FORMAT, READABLE, SCHEMA, Record
 from ctta.bench.record_checks import DIGEST, adds_up, digest_of, read_json, wrong_entry
 from ctta.bench.scores import Count
 from ctta.bench.steps import StepFacts, StepLog, line_of, log_of, numbered_steps, read_steps
-from ctta.bench.unfinished import lock_file, remember_threads
+from ctta.bench.unfinished import remember_threads
 from ctta.errors import BadData, MissingData
 from ctta.version import __version__
 
@@ -220,7 +221,8 @@ class RunFolder:
         Raises:
             ConcurrentUse: Another process holds the lock.
         """
-        return lock_file(self.path / _LOCK)
+        busy = f"Another process is already working on this run ({self.path}). Wait for it, or use another --out."
+        return hold_lock(self.path / _LOCK, busy)
 
     def threads(self, now: int) -> AbstractContextManager[int]:
         """The number of threads to compute with. A resumed run uses the same number as before, because a different one

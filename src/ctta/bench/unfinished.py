@@ -1,47 +1,16 @@
-"""Files that only an unfinished run has: its lock, and the number of threads that it computes with."""
+"""The file that only an unfinished run has: the number of threads that it computes with."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from ctta._system.files import write_atomically
-from ctta._system.locks import try_lock
-from ctta.errors import BadData, ConcurrentUse
+from ctta.errors import BadData
 
 _MOST_THREADS = 4096
-
-
-@contextmanager
-def lock_file(path: Path) -> Iterator[None]:
-    """Hold a lock on a file, and delete the file at the end.
-
-    Args:
-        path: The file, in the folder of a run; it is created.
-
-    Raises:
-        ConcurrentUse: Another process holds the lock.
-    """
-    while True:
-        with path.open("w") as file:
-            if not try_lock(file.fileno()):
-                raise ConcurrentUse(
-                    f"Another process is already working on this run ({path.parent}). Wait for it, or use another "
-                    "--out."
-                )
-            # The previous holder may have deleted the file after we opened it; our lock would then guard nothing.
-            try:
-                held = os.path.samestat(os.fstat(file.fileno()), path.stat())
-            except FileNotFoundError:
-                continue
-            if held:
-                yield
-                with suppress(PermissionError):  # Windows does not delete a file that is open
-                    path.unlink(missing_ok=True)
-                return
 
 
 @contextmanager
