@@ -39,6 +39,7 @@ from ctta.corruption_names import CORRUPTIONS
 from ctta.method_table import AFTER, AFTER_NOTE, after_mark, built_in
 from ctta.paper import Cell, Outcome, experiment
 from ctta.paper.numbers import SETTINGS
+from ctta.protocol import protocol_of
 from ctta.registry import method
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -186,12 +187,13 @@ def _listed(seeds: Sequence[int]) -> str:
 def _stream_of(record: Record) -> list[str]:
     """What a run has in common with those that it can stand beside, as the page writes it."""
     spec = record.spec
-    options = spec.protocol.get("options")
-    more = dict(options) if isinstance(options, Mapping) else {}
+    protocol, options = protocol_of(spec.protocol), spec.protocol.get("options")
+    usual = {} if protocol is None else protocol.options
+    more = {k: v for k, v in options.items() if usual.get(k) != v} if isinstance(options, Mapping) else {}
     more |= {} if spec.times is None else {"times": spec.times}
-    protocol = ":".join([spec.protocol_name, *(f"{name}={value}" for name, value in more.items())])
+    name = ":".join([spec.protocol_name, *(f"{option}={value}" for option, value in more.items())])
     numbers = (spec.severity, spec.batch_size, spec.images)
-    return [spec.data_name, spec.model_name, protocol, *("-" if n is None else str(n) for n in numbers)]
+    return [spec.data_name, spec.model_name, name, *("-" if n is None else str(n) for n in numbers)]
 
 
 def _column(name: str, runs: Sequence[Record]) -> str:

@@ -149,3 +149,12 @@ def test_a_label_that_several_rows_have_is_refused_with_their_names() -> None:
     table = [Row(label, (0,), {}, 1.0, None, 1.0, ()) for label in ("mine@0123456789ab", "mine@ba9876543210")]
     with pytest.raises(UnlikeRuns, match="Several rows have the label 'mine'"):
         pair_rows(table, lambda record: None, "mine")
+
+
+def test_every_batch_of_a_stream_that_draws_its_images_anew_is_an_observation() -> None:
+    wrong, other = (5, 1, 7, 2), (4, 4, 3, 1)
+    runs = [steps_of([("ccc", w) for w in some]) for some in (wrong, other)]
+    changing = [[step | {"severity": 0.25 * i} for i, step in enumerate(steps)] for steps in runs]
+    apart = [10 * (a - b) for a, b in zip(wrong, other, strict=True)]
+    expected = (statistics.fmean(apart), statistics.stdev(apart) / math.sqrt(4))
+    assert paired_difference(*changing, resumes=True) == pytest.approx(expected)

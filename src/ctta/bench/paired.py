@@ -122,7 +122,7 @@ def paired_difference(
         first: The steps of a run.
         second: The steps of a run on the same batches.
         rounds: How many times the stream repeats itself.
-        resumes: Whether a domain that comes again goes on where it stopped.
+        resumes: Whether a domain that comes again, or at another severity, goes on with other images.
 
     Raises:
         UnlikeRuns: The batches of the two runs are not the same.
@@ -156,10 +156,10 @@ def paired_difference(
 def _observations(steps: Sequence[StepFacts], rounds: int, resumes: bool) -> Iterator[int]:
     """For each step, the number of the batch of images that it shows."""
     per_round = len(steps) // rounds
-    shown: dict[tuple[object, object], int] = {}
-    last: tuple[object, object] | None = None
+    shown: dict[tuple[object, ...], int] = {}
+    last: tuple[object, ...] | None = None
     for number, step in enumerate(steps):
-        here = (step["domain"], step.get("severity"))
+        here = (step["domain"],) if resumes else (step["domain"], step.get("severity"))
         if number % per_round == 0:
             shown.clear()
         elif here != last and not resumes:

@@ -221,6 +221,7 @@ BUILT_IN = (
         needs_clean=True,
         needs_source=True,
         any_domain_order=True,
+        resumes_domains=True,
         allows_stored=False,
         options={
             "target": 40.0,

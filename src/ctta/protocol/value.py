@@ -93,7 +93,7 @@ class Protocol:
         repeats: Whether --times sets how often the stream is repeated.
         visits: How often each domain arrives in one round.
         any_domain_order: Whether the domains come in an order that changes with the seed.
-        resumes_domains: Whether a domain that comes again goes on with images that it has not shown yet.
+        resumes_domains: Whether a domain that comes again, or at another severity, shows other images than before.
         allows_stored: Whether the images of a domain can come in stored order.
         order: How the images are ordered, for records; ``{seed}`` stands for the seed, the name of an option in braces
             for its value.
