@@ -54,6 +54,15 @@ class Pass:
             del self._running[thread]
         return tuple(measured.values())
 
+    def begin_step(self, concentration: float) -> None:
+        """Forget the passes of the last step.
+
+        Args:
+            concentration: How concentrated recent predictions are on few classes.
+        """
+        self.concentration = concentration
+        self._recent.clear()
+
     def _recomputed(self, position: int, value: Tensor) -> tuple[Tensor, ...]:
         """Return what was measured up to a layer that activation checkpointing runs again: it must blend as before."""
         passes = [measured for measured in self._recent if position in measured]
@@ -95,7 +104,7 @@ def told_concentration(network: nn.Module) -> float:
 
 
 def tell_concentration(network: nn.Module, concentration: float) -> None:
-    """Tell all layers how concentrated recent predictions are on few classes.
+    """Tell all layers, before a step, how concentrated recent predictions are on few classes.
 
     Args:
         network: The network, or a module that contains several.
@@ -104,4 +113,4 @@ def tell_concentration(network: nn.Module, concentration: float) -> None:
     for layer in network.modules():
         current = vars(layer).get("current_pass")
         if isinstance(current, Pass):
-            current.concentration = concentration
+            current.begin_step(concentration)
