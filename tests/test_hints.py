@@ -53,8 +53,8 @@ def test_cautions_are_what_adapt_would_set_or_say() -> None:
     assert cautions("trio", bn_cnn(), ()) == [on_command_line(MIRROR)]
     assert cautions("trio", bn_cnn(), ("mirror",)) == cautions("tent", bn_cnn(), ()) == []
     careful, mirror = cautions("trio", ln_vit(), ())
-    assert "--set lr=0.0001 --set learns_from=norms" in careful and mirror == on_command_line(MIRROR)
-    assert cautions("trio", ln_vit(), ("lr", "learns_from", "mirror")) == []
+    assert "--set lr=0.0001 for" in careful and mirror == on_command_line(MIRROR)
+    assert cautions("trio", ln_vit(), ("lr", "mirror")) == []
 
 
 def test_serving_trio_warns_as_adapt_does(caplog: pytest.LogCaptureFixture) -> None:
@@ -68,7 +68,7 @@ def test_a_service_without_a_method_adapts_as_recommended() -> None:
     network = load_source(None, "digits_resnet8", None, ["mirror=False"], "cpu")
     assert repr(network.make(network.classifier)).startswith("Trio(mirror=False): ")
     transformer = load_source(None, "cifar10_vit_ctta", None, ["lr=0.01"], "cpu")
-    assert repr(transformer.make(transformer.classifier)).startswith("Trio(learns_from='norms', lr=0.01): ")
+    assert repr(transformer.make(transformer.classifier)).startswith("Trio(lr=0.01): ")
 
 
 @pytest.fixture

@@ -63,12 +63,11 @@ def recommend(model: nn.Module, method: str | None = None) -> Recommendation:
         reasons["statistics"] = _STATISTICS
         if cls.defaults.get("statistics") != "auto":
             arguments["statistics"] = "auto"
-    elif not has_batch_norms and method == "trio" and has_norms:
-        arguments |= {"lr": 1e-4, "learns_from": "norms"}
-        reasons["learns_from"] = _NORMS_ONLY
     elif not has_batch_norms and method in ("trio", "tent"):
         arguments["lr"] = 1e-4
         reasons["lr"] = _LOW_RATE
+        if method == "trio" and has_norms:
+            reasons["learns_from"] = _NORMS_ONLY
     if "mirror" in cls.arguments():
         reasons["mirror"] = MIRROR
     return Recommendation(method, arguments, reasons)
@@ -77,8 +76,7 @@ def recommend(model: nn.Module, method: str | None = None) -> Recommendation:
 _TRIO = "Trio, which had a lower error than source, BN, RMT and DMSE on CIFAR-10-C and CIFAR-100-C (docs/results.md)."
 _TENT = "Tent, because no linear head was found; name it with Classifier(net, head=...), and Trio can be used."
 _NORMS_ONLY = (
-    "There is no batch norm, so any batch size works. Only the norm layers learn, at a low rate: with all parameters "
-    "at the usual rate, a small vision transformer became worse than its source."
+    "Only the norm layers learn: with all parameters, networks without batch norm became worse than their source."
 )
 _LOW_RATE = (
     "There is no batch norm, so any batch size works. A low learning rate, because such networks break more easily."

@@ -14,7 +14,7 @@ import ctta
 from ctta.augment import AnyView
 from ctta.bench.defaults import default_arguments
 from ctta.methods.trio import GEOMETRIC
-from ctta.testing.models import bn_cnn, ln_vit
+from ctta.testing.models import bn_cnn, gn_cnn, ln_vit
 from ctta.testing.task import drifting_images
 
 
@@ -116,23 +116,36 @@ def test_further_views_of_the_teacher_are_averaged() -> None:
     assert adapter.passes == (5, 2)
 
 
-@pytest.mark.parametrize("build", [bn_cnn, ln_vit])
-def test_the_cheaper_form_trains_only_norm_layers(build) -> None:  # type: ignore[no-untyped-def]
+NOTHING_BUT_NORMS = {"learns_from": "norms"}
+
+
+@pytest.mark.parametrize(
+    ("build", "options"), [(bn_cnn, NOTHING_BUT_NORMS), (ln_vit, NOTHING_BUT_NORMS), (ln_vit, {}), (gn_cnn, {})]
+)
+def test_the_cheaper_form_and_networks_without_batch_norm_train_only_norm_layers(build, options) -> None:  # type: ignore[no-untyped-def]
     net = build()
     norms = {
         f"{name}.{part}"
         for name, layer in net.named_modules()
-        if isinstance(layer, nn.BatchNorm2d | nn.LayerNorm)
+        if isinstance(layer, nn.BatchNorm2d | nn.LayerNorm | nn.GroupNorm)
         for part in ("weight", "bias")
     }
-    adapter = ctta.Trio(net, learns_from="norms")
+    assert moved(ctta.Trio(net, **options), net) == norms
+
+
+def test_networks_with_batch_norm_or_without_norms_train_every_parameter() -> None:
+    plain = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
+    no_weights = nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4, affine=False), nn.Flatten(), nn.Linear(784, 10))
+    for net, options in ((bn_cnn(), {}), (plain, {}), (no_weights, {}), (ln_vit(), {"learns_from": "all"})):
+        trained = ctta.Trio(net, **options).student.model.parameters()
+        assert all(parameter.requires_grad for parameter in trained)
+
+
+def moved(adapter: ctta.Adapter, net: nn.Module) -> set[str]:
+    """Return the names of the parameters that a step changes."""
     adapter.step(drifting_images(4))
-    moved = {
-        name
-        for (name, p), old in zip(adapter.student.model.named_parameters(), net.parameters(), strict=True)
-        if not torch.equal(p, old)
-    }
-    assert moved == norms
+    now = adapter.student.model.named_parameters()
+    return {name for (name, p), old in zip(now, net.parameters(), strict=True) if not torch.equal(p, old)}
 
 
 def test_a_frozen_trio_averages_the_student_and_the_mirrored_teacher() -> None:

@@ -19,7 +19,7 @@ from typing_extensions import Unpack
 from ctta.adapter import Adapter, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import class_means, contrastive, entropy, nearest_prototype, symmetric_cross_entropy
-from ctta.norms import norm_affine, use_batch_statistics
+from ctta.norms import batch_norms, norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.projection import Projection, projected, projection_of
 from ctta.prototypes import initial_prototypes
@@ -52,8 +52,9 @@ class Trio(Adapter):
         mirror: Whether a mirrored image keeps its class.
         teacher_views: How many versions of each image the teacher looks at: the mirrored one, and further views, whose
             logits are averaged. Each costs one more forward pass.
-        learns_from: What the student trains: "all" parameters, or only the weights and biases of "norms", which is
-            faster; less accurate with batch norm, more accurate with the vision transformer that was measured.
+        learns_from: What the student trains: "all" parameters; only the weights and biases of "norms", which is faster;
+            or "auto": all parameters of networks with batch norm, and the norms of those with other norm layers, which
+            become worse than their source if everything learns.
         alpha_min: The momentum of the teacher if the student is certain. It grows to 1 with the student's entropy.
         gamma: The largest distance from the nearest prototype at which a sample moves it.
         tau: Temperature of the contrastive loss.
@@ -92,7 +93,7 @@ class Trio(Adapter):
         *,
         mirror: bool = True,
         teacher_views: int = 1,
-        learns_from: Literal["all", "norms"] = "all",
+        learns_from: Literal["auto", "all", "norms"] = "auto",
         alpha_min: float = 0.99,
         gamma: float = 0.3,
         tau: float = 0.1,
@@ -126,7 +127,9 @@ class Trio(Adapter):
         self.register_buffer("p_0", p_0)
         self.register_buffer("p_t", p_0.clone())
         self.projection, self.project = projection_of(projection, self.student, seed=self.seed)
-        learning = norm_affine(self.student) if learns_from == "norms" else list(self.student.parameters())
+        norms = norm_affine(self.student)
+        only_norms = learns_from == "norms" or (learns_from == "auto" and norms and not batch_norms(self.student))
+        learning = norms if only_norms else list(self.student.parameters())
         self.require_trainable(learning)
         self.begin([*learning, *self.project.parameters()])
         inputs = 1 if view is None else 2
