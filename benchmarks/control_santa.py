@@ -5,13 +5,13 @@ It is run by name: `ctta run benchmarks/control_santa.py:FreeSANTA cifar10-c --s
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 import ctta
 from ctta.adapter import Learning, Step
 from ctta.functional import contrastive, cross_entropy, nearest_prototype
 from ctta.methods.trio import GEOMETRIC
+from ctta.projection import projected
 
 
 class FreeSANTA(ctta.SANTA):
@@ -28,7 +28,7 @@ class FreeSANTA(ctta.SANTA):
         yield prediction
         _, nearest = nearest_prototype(g.detach(), self.p_0)
         loss_sa = 0.5 * (cross_entropy(anchor, logits) + cross_entropy(anchor, logits_aug)).mean()
-        loss_ta = contrastive(self.project(torch.stack([self.p_0[nearest], g, g_aug])), tau=self.tau)
+        loss_ta = contrastive(projected(self.project, self.p_0[nearest], g, g_aug), tau=self.tau)
         loss = loss_sa + self.lambda_cl * loss_ta
         self.descend(loss)
         return Step(prediction, loss.item(), {"loss_sa": loss_sa.item(), "loss_ta": loss_ta.item()})
