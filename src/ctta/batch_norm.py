@@ -199,7 +199,7 @@ class _Blended(_BatchNorm):
             return F.batch_norm(x, mean, var, self.weight, self.bias, training=False, eps=self.eps)
         if is_traced():
             return normalise_exactly(x, lambda batch: _blend(self, x, batch), self.weight, self.bias, self.eps)
-        batch = _moments(x.detach(), self.source_mean)
+        batch = moments_of(x, self.source_mean)
         mean, var = _blend(self, x, batch)
         out: Tensor = _Normalise.apply(x, self.weight, self.bias, *batch, mean, var, self.eps)  # type: ignore[no-untyped-call]
         return out
@@ -298,7 +298,7 @@ def _lend_blend(layer: Any, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     if _is_single(x):
         layer.running_mean, layer.running_var = _reference(layer)
         return args
-    batch = _moments(x.detach(), layer.source_mean)
+    batch = moments_of(x, layer.source_mean)
     layer.running_mean, layer.running_var = _blend(layer, x, batch)
     if not (torch.is_grad_enabled() and x.requires_grad):
         return args
@@ -319,8 +319,14 @@ def _blend(layer: Any, x: Tensor, batch: Moments) -> Moments:
     return statistics.blend(seen)
 
 
-def _moments(x: Tensor, like: Tensor) -> Moments:
-    """Compute the moments of a batch in one fused pass, in the dtype of the layer's own statistics."""
+def moments_of(x: Tensor, like: Tensor) -> Moments:
+    """Compute the moments of a batch in one fused pass, which no gradient flows through.
+
+    Args:
+        x: The input of a batch norm.
+        like: Statistics of the layer, whose dtype the moments get.
+    """
+    x = x.detach()
     if not is_traced():
         try:
             # The kernel of batch norm itself. It also updates running statistics, and takes its precision from them.

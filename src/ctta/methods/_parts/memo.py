@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ctta.batch_norm import moments_of
 from ctta.methods._parts.norm_layers import StatisticsNorm
 
 
@@ -26,13 +27,15 @@ class BlendedNorm(StatisticsNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise by blended statistics, which are constants for the gradient."""
-        dims = [0, *range(2, x.dim())] if self.together else list(range(2, x.dim()))
-        if math.prod(x.shape[dim] for dim in dims) <= 1:  # a single value has no variance
+        values = math.prod(x.shape[2:]) * (len(x) if self.together else 1)
+        if values <= 1:  # a single value has no variance
             return self.normalise(x, self.mean, self.var)
-        var, mean = torch.var_mean(x.detach().to(self.mean.dtype), dims)  # unbiased
-        mean, var = self.mean.lerp(mean, self.alpha), self.var.lerp(var, self.alpha)
         if self.together:
-            return self.normalise(x, mean, var)
+            mean, var = moments_of(x, self.mean)
+            var = var * (values / (values - 1))  # unbiased
+            return self.normalise(x, self.mean.lerp(mean, self.alpha), self.var.lerp(var, self.alpha))
+        var, mean = torch.var_mean(x.detach().to(self.mean.dtype), list(range(2, x.dim())))  # unbiased
+        mean, var = self.mean.lerp(mean, self.alpha), self.var.lerp(var, self.alpha)
         scale = (var + self.eps).rsqrt()
         shift = -mean * scale
         if self.weight is not None and self.bias is not None:
