@@ -28,6 +28,14 @@ FULL_COST: dict[str, dict[str, Any]] = {
     "sar": {"e_margin": 1.0, "reset_constant": 0.0},
 }
 
+#: Cheaper and more expensive forms of a method, by the label of their runs.
+FORMS: dict[str, dict[str, Any]] = {
+    "trio learns_from=norms": {"learns_from": "norms"},
+    "trio learns_from=norms view=None": {"learns_from": "norms", "view": None},
+    "trio teacher_views=4": {"teacher_views": 4},
+    "trio view=None": {"view": None},
+}
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -39,7 +47,7 @@ class Subject:
         batch: Images per batch.
         side: Side of the images, in pixels.
         recipe: The dataset whose recipes are used.
-        methods: The methods to measure.
+        methods: The methods to measure, and forms of them by the names in `FORMS`.
         views: Number of views for methods that average over views; None means as in their recipes.
     """
 
@@ -56,9 +64,10 @@ class Subject:
         return noise(self.batch, self.side)
 
     def adapter(self, name: str, precision: Precision = "fp32", **more: Any) -> Adapter:
-        """Build a method around a new copy of the network, at its highest cost."""
-        method = methods()[name]
-        options = method.recipe(self.recipe) | FULL_COST.get(name, {}) | {"precision": precision} | more
+        """Build a method, or a form of one, around a new copy of the network, at its highest cost."""
+        method = methods()[name.partition(" ")[0]]
+        own = FULL_COST.get(name, {}) | FORMS.get(name, {})
+        options = method.recipe(self.recipe) | own | {"precision": precision} | more
         if self.views is not None and "views" in method.arguments():
             options["views"] = self.views
         return method(self.model(), **options)
@@ -87,8 +96,7 @@ def _large_head() -> Classifier:
     return Classifier(nn.Sequential(*embed, nn.Linear(2048, 1000))).eval()
 
 
-# MEMO adapts to every image separately, with 33 passes each: a batch of 200 would take minutes.
-EVERY, SOME = tuple(name for name in methods() if name != "memo"), ("bn", "tent", "santa", "rmt", "dmse")
+EVERY, SOME = (*methods(), *FORMS), ("bn", "tent", "santa", "rmt", "dmse")
 RESNET20 = Subject(
     "ResNet-20, 32 px, batch 200", partial(classifier, "cifar10_resnet20_ctta"), 200, 32, "cifar10-c", EVERY
 )

@@ -11,11 +11,11 @@ measures. The prototypes are drawn from adapted models, which are not published:
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from ctta._system.files import write_atomically
+from ctta.bench.compare import label_of
 from ctta.bench.folder import read_records
 from ctta.bench.record import Record
 from ctta.cli.options import parse_seeds
@@ -23,14 +23,22 @@ from ctta.paper import Outcome, experiment
 from ctta.paper.numbers import SETTINGS
 from ctta.plots.style import svg
 from ctta.plots.tradeoff import Method, plot_error_by_cost
-from results import matching, plain_runs
+from results import COSTS, costs_of_steps, matching, usual_runs
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 DATASET, MODEL = "cifar10-c", "cifar10_resnet20"
-#: Experiments, with the images per corruption of their published runs.
-FIGURES = {"alpha": 200, "beta": 500, "gamma": 500, "reset-thresholds": 500, "entropy": 2000, "teacher": 2000}
+#: Experiments, with the images per corruption of their published runs; those of "samples" have numbers of their own.
+FIGURES = {
+    "alpha": 200,
+    "beta": 500,
+    "gamma": 500,
+    "orders": 500,
+    "reset-thresholds": 500,
+    "samples": None,
+    "entropy": 2000,
+    "teacher": 2000,
+}
 TRADEOFF = "tradeoff"
-COSTS = RESULTS / "costs.json"
 
 
 def main() -> None:
@@ -64,10 +72,9 @@ def outcomes(name: str, records: Sequence[Record]) -> list[Outcome]:
 
 
 def methods_by_cost(records: Sequence[Record]) -> list[Method]:
-    """Return every method with a measured cost and a run on 2,000 images that is better than the unadapted source."""
-    (report,) = json.loads(COSTS.read_bytes())["reports"]
-    costs = {row["name"].removesuffix(" fp32"): row["value"] for row in report["rows"]}
-    errors = {run.spec.method: run.mean for run in plain_runs(records, DATASET, MODEL, 2000)}
+    """Return every method, or form of one, with a measured cost and a run on 2,000 images that beats the source."""
+    costs = costs_of_steps()
+    errors = {label_of(run.spec, source_free=True): run.mean for run in usual_runs(records, DATASET, MODEL, 2000)}
     better = {name: error for name, error in errors.items() if error < errors["source"]}
     return [Method(name, costs[name], error) for name, error in better.items() if name in costs]
 

@@ -9,8 +9,9 @@ The page is written by hand, except for three kinds of regions, which end with `
 With `` by-domain`` at the end the table has one column per domain. Rows are averaged over the seeds that all of them
 have.
 
-``<!-- networks: DATASET IMAGES MODEL[=NORM] ... -->`` is a table of every method on several networks, with seed 0.
-Methods with an optimizer published for networks with the norm layers NORM ("layer", "group") have a second row for it.
+``<!-- networks: DATASET IMAGES MODEL[=NORM] ... -->`` is a table of every method on several networks, with seed 0, and
+the cost of a step as docs/results/costs.json has it. Methods with an optimizer published for networks with the norm
+layers NORM ("layer", "group") have a second row for it.
 
 ``<!-- runs: DATASET MODEL PROTOCOL SEVERITY BATCH IMAGES AGAINST [COLUMN ...] -->`` is a table of all runs on one
 stream, with the difference of every row from the row AGAINST on the same images, and its standard error. PROTOCOL is
@@ -24,6 +25,7 @@ digits of the digest of the data, and ``@domains=NUMBER``.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -43,6 +45,7 @@ from ctta.protocol import protocol_of
 from ctta.registry import method
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+COSTS = DOCS / "results" / "costs.json"
 SEED = re.compile(r" --seed \S+")
 REGION = re.compile(r"(<!-- (table|networks|runs): ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -129,11 +132,12 @@ def network_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     first: dict[str, list[Record | None]] = {"source": [*source]}
     rows = first | dict(sorted(rows.items()))
     best = [min(record.mean for record in column if record) for column in zip(*rows.values(), strict=True)]
-    body = [[label, *map(_against, row, source, best)] for label, row in rows.items()]
+    costs = costs_of_steps()
+    body = [[label, _cost(label, costs), *map(_against, row, source, best)] for label, row in rows.items()]
     note = ["", AFTER_NOTE] if any(AFTER in label for label in rows) else []
     runs = [record for row in rows.values() for record in row if record]
     commands = dict.fromkeys(r.command.replace(f" {r.spec.method} ", " METHOD ", 1) for r in runs)
-    head = ["", *(f"`{model}`" for model in norms)]
+    head = ["", "cost of a step", *(f"`{model}`" for model in norms)]
     table = [_line(head), "|" + "---|" * len(head), *map(_line, body), *note]
     return [*table, "", "```sh", *commands, "```"]
 
@@ -212,11 +216,21 @@ def _plain(record: Record) -> bool:
     return stream == usual and spec.learn and spec.source_data is None
 
 
-def plain_runs(records: Sequence[Record], dataset: str, model: str, images: int) -> list[Record]:
-    """The usual runs on one network with the settings of each method's recipe."""
+def costs_of_steps() -> dict[str, float]:
+    """Return the measured cost of a step of every method, or form of one, in forward passes of the network."""
+    (report,) = json.loads(COSTS.read_bytes())["reports"]
+    return {row["name"].removesuffix(" fp32"): row["value"] for row in report["rows"]}
+
+
+def _cost(label: str, costs: Mapping[str, float]) -> str:
+    cost = costs.get(label.removesuffix(AFTER).split(",")[0])
+    return "–" if cost is None else f"{cost:.1f}"
+
+
+def usual_runs(records: Sequence[Record], dataset: str, model: str, images: int) -> list[Record]:
+    """The runs on the usual stream with one network, whatever the settings of their method."""
     fitting = ((r.spec.data_name, r.spec.model_name, r.spec.images) == (dataset, model, images) for r in records)
-    runs = [record for record, fits in zip(records, fitting, strict=True) if fits and _plain(record)]
-    return [record for record in runs if not own_settings(record.spec)]
+    return [record for record, fits in zip(records, fitting, strict=True) if fits and _plain(record)]
 
 
 def _run_of(name: str, model: str, settings: dict[str, object], runs: Sequence[Record]) -> Record | None:
