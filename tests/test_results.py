@@ -83,7 +83,10 @@ def run_on(model: str, method: str, wrong: int, **changes: Any) -> Record:
 TENT_WITH_LAYER_NORM = {"optimizer": "sgd", "lr": 0.003125, "nesterov": False}  # 0.001 / 64 per image
 
 
-def test_a_table_of_networks_shows_every_method_with_its_gain_over_the_source(results: ModuleType) -> None:
+def test_a_table_of_networks_shows_every_method_with_its_cost_and_gain_over_the_source(
+    results: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "costs_of_steps", lambda: {"source": 0.81, "lame": 0.99, "tent": 2.06})
     records = [
         run_on("bn", "source", 5),
         run_on("ln", "source", 6),
@@ -98,10 +101,10 @@ def test_a_table_of_networks_shows_every_method_with_its_gain_over_the_source(re
     ]
     lines = results.network_lines(["cifar10-c", "40", "bn", "ln=layer"], records)
     assert lines[2 : lines.index("")] == [
-        "| source | 50.0 | 60.0 |",
-        "| lame† | – | 90.0 (+30.0) |",
-        "| tent | **30.0** (-20.0) | 70.0 (+10.0) |",
-        "| tent, `--norm` | – | **20.0** (-40.0) |",
+        "| source | 0.8 | 50.0 | 60.0 |",
+        "| lame† | 1.0 | – | 90.0 (+30.0) |",
+        "| tent | 2.1 | **30.0** (-20.0) | 70.0 (+10.0) |",
+        "| tent, `--norm` | 2.1 | – | **20.0** (-40.0) |",
     ]
     assert lines[-2] == "ctta run METHOD cifar10-c --seed 0"
     with pytest.raises(SystemExit, match="no run of source"):
