@@ -23,7 +23,7 @@ from ctta._adapter import checkpoint
 from ctta._adapter.answer import Answer, finish
 from ctta._adapter.batches import BatchPart
 from ctta._adapter.layout import fastest_layout
-from ctta._adapter.method import Learning, Step
+from ctta._adapter.method import FromSource, Learning, Step
 from ctta._checks.arguments import CheckedArguments, collected_options
 from ctta._checks.model import check_weights
 from ctta._system.processor import WITHOUT_AMX, bf16_crashes
@@ -35,7 +35,7 @@ from ctta.recipes import NOTHING_SET, BatchRate, OtherNorm
 from ctta.statistics import Batch, as_statistics, short_form
 from ctta.statistics.short_form import stored_form
 
-__all__ = ["Adapter", "Learning", "Step"]
+__all__ = ["Adapter", "FromSource", "Learning", "Step"]
 
 logger = logging.getLogger("ctta")
 

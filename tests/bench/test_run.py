@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from ctta import Adapter, nets
-from ctta.bench.arguments import method_arguments
+from ctta.bench.arguments import build_adapter, method_arguments
 from ctta.bench.compare import rows
 from ctta.bench.defaults import batch_size
 from ctta.bench.executors import run_jobs
@@ -37,6 +37,8 @@ from ctta.errors import (
     UnknownProtocol,
     UnknownStream,
 )
+from ctta.nets import classifier
+from ctta.registry import methods
 from dying import PACKAGE, Lines, traced
 from jobs import change_job, make_job
 from running import numbers
@@ -193,6 +195,26 @@ def test_the_same_images_in_another_file_are_the_same_run(tmp_path: Path) -> Non
     a, b, c = (execute(change_job(job, data=path, source_data=path), tmp_path) for path in files)
     assert a.address == b.address != c.address
     assert a.spec.source_data != c.spec.source_data and a.spec.data != c.spec.data
+
+
+TAKES = {
+    **dict.fromkeys(("dmse", "obao", "rmt", "santa", "trio"), ("prototypes",)),
+    "eata": ("fisher",),
+    "petal": ("prior_mean", "prior_var"),
+    "petta": ("feature_mean", "feature_var"),
+}
+
+
+def test_each_method_that_takes_source_data_gets_its_own_arguments_from_them(tmp_path: Path) -> None:
+    assert {name for name, method in methods().items() if method.from_source is not None} == set(TAKES)
+    stream = digits().stream
+    np.savez(tmp_path / "source.npz", x=stream.x[:120].numpy(), y=stream.y[:120].numpy())
+    model = classifier("digits_resnet8")
+    for name, arguments in TAKES.items():
+        inputs = Inputs("digits", "digits_resnet8", source_data=tmp_path / "source.npz")
+        adapter = build_adapter(Workload(Procedure(name), inputs), model)
+        assert not adapter.source_free, name
+        assert all(isinstance(value, torch.Tensor) for value in (getattr(adapter, what) for what in arguments)), name
 
 
 def test_the_clean_images_of_made_files_come_from_their_own_file(tmp_path: Path) -> None:

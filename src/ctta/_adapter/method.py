@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,29 @@ class Step:
     log: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class FromSource:
+    """The arguments that a method takes from source data.
+
+    Args:
+        names: The arguments.
+        make: Makes their values, in this order, from the source model and batches of source images and labels.
+    """
+
+    names: tuple[str, ...]
+    make: Callable[[nn.Module, Iterable[Any]], Tensor | tuple[Tensor, ...]]
+
+    def arguments(self, model: nn.Module, loader: Iterable[Any]) -> dict[str, Tensor]:
+        """Make the arguments.
+
+        Args:
+            model: The source model.
+            loader: Batches of source images and labels.
+        """
+        made = self.make(model, loader)
+        return dict(zip(self.names, (made,) if isinstance(made, Tensor) else made, strict=True))
+
+
 # What a method's adapt() returns: it yields the logits as soon as they are known, learns, and returns the Step.
 Learning = Generator[Tensor, None, Step]
 
@@ -58,6 +81,8 @@ class MethodPart(AdapterState):
     predicts_batch_together: ClassVar[bool] = False
     # What the logits are, if their softmax is not the confidence of the prediction: it completes "the logits are ...".
     logits_are: ClassVar[str | None] = None
+    # The arguments that come from source data; None if the method takes none.
+    from_source: ClassVar[FromSource | None] = None
     # Forward passes of a batch through a network in one step, and how many of them are differentiated.
     passes: tuple[int, int]
     # The networks whose logits make the prediction, in the order in which combine takes them.

@@ -17,8 +17,6 @@ from ctta.classifier import Classifier
 from ctta.datasets import get_dataset
 from ctta.datasets.arrays import Images
 from ctta.errors import ParameterError
-from ctta.methods.eata import fisher_from_source
-from ctta.prototypes import prototypes_from_source
 from ctta.registry import get_method
 from ctta.statistics.short_form import stored_form
 
@@ -66,12 +64,10 @@ def build_adapter(work: Workload, model: Classifier) -> Adapter:
 
 def _from_source(work: Workload, cls: type[Adapter], model: Classifier) -> dict[str, Any]:
     """The arguments that the method takes from source data."""
-    if work.inputs.source_data is None:
+    if work.inputs.source_data is None or cls.from_source is None:
         return {}
-    batches = _batches(read_images(work.inputs.source_data, model.num_classes), work)
-    if "prototypes" in cls.arguments():
-        return {"prototypes": prototypes_from_source(model, batches)}
-    return {"fisher": fisher_from_source(model, batches)}
+    images = read_images(work.inputs.source_data, model.num_classes)
+    return dict[str, Any](cls.from_source.arguments(model, _batches(images, work)))
 
 
 def _batches(images: Images, work: Workload) -> Iterator[tuple[Tensor, Tensor]]:

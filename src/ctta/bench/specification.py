@@ -79,7 +79,7 @@ def _source_digest(work: Workload, cls: type[Adapter]) -> str | None:
     path = work.inputs.source_data
     if path is None:
         return None
-    if not {"prototypes", "fisher"} & set(cls.arguments()):
+    if cls.from_source is None:
         raise ParameterError(f"{cls.__name__} takes no source data. Leave out --source-data.")
     if not path.is_file():
         raise MissingData(f"There is no file {path.absolute()} for --source-data.")

@@ -43,7 +43,10 @@ Clean = Annotated[
 ]
 SourceData = Annotated[
     Path | None,
-    typer.Option(help="Labelled source images (npz): prototypes for rmt, santa and dmse, Fisher weights for eata."),
+    typer.Option(
+        help="Labelled source images (npz): prototypes for rmt, santa, dmse, obao and trio, Fisher weights for eata, "
+        "feature statistics for petta, a posterior of the weights for petal."
+    ),
 ]
 Corruptions = Annotated[
     list[str] | None,

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Learning, Step
+from ctta.adapter import Adapter, FromSource, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import class_means, contrastive, cross_entropy, entropy, nearest_prototype, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics
 from ctta.options import SharedOptions, check_bounds
 from ctta.projection import Projection, projected, projection_of
-from ctta.prototypes import initial_prototypes
+from ctta.prototypes import initial_prototypes, prototypes_from_source
 from ctta.recipes import MLP_EXCEPT_DOMAINNET, per_dataset
 from ctta.registry import register
 from ctta.teacher import assign_, ema_, frozen_copy
@@ -77,6 +77,7 @@ class DMSE(Adapter):
 
     passes = (3, 2)
     answers_with = ("student", "teacher")
+    from_source = FromSource(("prototypes",), prototypes_from_source)
     recipes = per_dataset(sgd_lr=0.01, projection=MLP_EXCEPT_DOMAINNET)
 
     p_0: Tensor

@@ -14,14 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Learning, Step
+from ctta.adapter import FromSource, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import class_means, entropy, symmetric_cross_entropy
 from ctta.methods._parts.image_memory import EntropyBuffer
 from ctta.methods._parts.restore import RestoresRandomly
 from ctta.norms import source_statistics_where_single, use_batch_statistics, weights_and_biases
 from ctta.options import SharedOptions, check_bounds
-from ctta.prototypes import initial_prototypes
+from ctta.prototypes import initial_prototypes, prototypes_from_source
 from ctta.recipes import per_dataset
 from ctta.registry import register
 from ctta.teacher import ema_, frozen_copy
@@ -64,6 +64,7 @@ class OBAO(RestoresRandomly):
     passes = (4, 3)
     answers_with = ("student", "teacher")
     logits_are = "the sum of two networks' logits, twice as large as those of one"
+    from_source = FromSource(("prototypes",), prototypes_from_source)
     recipes = per_dataset(
         sgd_lr=0.01,
         buffer_size={"cifar10-c": 1000, "cifar100-c": 200, "imagenet-c": 1000, "domainnet-126": 1000},

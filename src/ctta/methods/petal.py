@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Learning, Step
+from ctta.adapter import FromSource, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.errors import ParameterError
 from ctta.methods._parts.swag import Swag, swag_from_source
@@ -60,6 +60,7 @@ class PETAL(CoTTA):
         torch.Size([8, 10])
     """
 
+    from_source = FromSource(("prior_mean", "prior_var"), swag_from_source)
     recipes = per_dataset(
         sgd_lr=0.01,
         p_th={"cifar10-c": 0.92, "cifar100-c": 0.72, "imagenet-c": 0.1, "domainnet-126": 0.1},

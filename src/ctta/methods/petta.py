@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Learning, Step
+from ctta.adapter import Adapter, FromSource, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.classifier import Classifier
 from ctta.errors import ParameterError, TooFewClasses
@@ -71,6 +71,7 @@ class PeTTA(Adapter):
     # The teacher on the batch; then teacher and anchor on the memory, the student on the memory and a view of it.
     passes = (5, 2)
     answers_with = ("teacher",)
+    from_source = FromSource(("feature_mean", "feature_var"), feature_statistics_from_source)
     recipes = per_dataset(
         optimizer="adam",
         lr=1e-3,

@@ -45,6 +45,7 @@ class RDumb(EATA):
         d_margin={"cifar10-c": 0.4, "cifar100-c": 0.4, "imagenet-c": 0.05, "domainnet-126": 0.1}
     )
     norm_recipes: ClassVar = {}  # published for EATA only
+    from_source: ClassVar = None  # ETA has no Fisher weights
 
     def __init__(
         self, model: nn.Module, *, e_margin: float = 0.4, d_margin: float = 0.05, **shared: Unpack[SharedOptions]

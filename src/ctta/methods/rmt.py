@@ -15,14 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Learning, Step
+from ctta.adapter import Adapter, FromSource, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.errors import ParameterError
 from ctta.functional import contrastive, nearest_prototype, symmetric_cross_entropy
 from ctta.norms import use_batch_statistics, weights_and_biases
 from ctta.options import SharedOptions, check_bounds
 from ctta.projection import Projection, projected, projection_of
-from ctta.prototypes import images_and_labels, initial_prototypes
+from ctta.prototypes import images_and_labels, initial_prototypes, prototypes_from_source
 from ctta.recipes import MLP_EXCEPT_DOMAINNET, per_dataset
 from ctta.registry import register
 from ctta.teacher import ema_, frozen_copy
@@ -67,6 +67,7 @@ class RMT(Adapter):
     passes = (3, 2)
     answers_with = ("student", "teacher")
     logits_are = "the sum of two networks' logits, twice as large as those of one"
+    from_source = FromSource(("prototypes",), prototypes_from_source)
     recipes = per_dataset(sgd_lr=0.01, projection=MLP_EXCEPT_DOMAINNET)
 
     p_0: Tensor

@@ -11,13 +11,13 @@ import math
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Learning, Step
+from ctta.adapter import Adapter, FromSource, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import contrastive, cross_entropy, nearest_prototype
 from ctta.norms import norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds
 from ctta.projection import Projection, projected, projection_of
-from ctta.prototypes import initial_prototypes
+from ctta.prototypes import initial_prototypes, prototypes_from_source
 from ctta.recipes import MLP_EXCEPT_DOMAINNET, per_dataset
 from ctta.registry import register
 from ctta.teacher import frozen_copy
@@ -55,6 +55,7 @@ class SANTA(Adapter):
 
     trains = "the weights and biases of normalisation layers"
     passes = (3, 2)
+    from_source = FromSource(("prototypes",), prototypes_from_source)
     recipes = per_dataset(sgd_lr=0.01, projection=MLP_EXCEPT_DOMAINNET)
 
     p_0: Tensor

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ctta.adapter import Adapter, Learning, Step
+from ctta.adapter import Adapter, FromSource, Learning, Step
 from ctta.augment import AnyView, View
 from ctta.functional import class_means, contrastive, entropy, nearest_prototype, symmetric_cross_entropy
 from ctta.norms import batch_norms, norm_affine, use_batch_statistics
 from ctta.options import SharedOptions, check_bounds, with_defaults
 from ctta.projection import Projection, projected, projection_of
-from ctta.prototypes import initial_prototypes
+from ctta.prototypes import initial_prototypes, prototypes_from_source
 from ctta.recipes import MLP_EXCEPT_DOMAINNET, per_dataset
 from ctta.registry import register
 from ctta.teacher import ema_, frozen_copy
@@ -82,6 +82,7 @@ class Trio(Adapter):
     passes = (3, 2)
     answers_with = ("student", "teacher")
     defaults: ClassVar[SharedOptions] = {"statistics": "auto"}
+    from_source = FromSource(("prototypes",), prototypes_from_source)
     recipes = per_dataset(sgd_lr=0.01, projection=MLP_EXCEPT_DOMAINNET, mirror=True)
 
     p_0: Tensor
