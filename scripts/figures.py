@@ -74,9 +74,12 @@ def outcomes(name: str, records: Sequence[Record]) -> list[Outcome]:
 def methods_by_cost(records: Sequence[Record]) -> list[Method]:
     """Return every method, or form of one, with a measured cost and a run on 2,000 images that beats the source."""
     costs = costs_of_steps()
-    errors = {label_of(run.spec, source_free=True): run.mean for run in usual_runs(records, DATASET, MODEL, 2000)}
-    better = {name: error for name, error in errors.items() if error < errors["source"]}
-    return [Method(name, costs[name], error) for name, error in better.items() if name in costs]
+    runs = {label_of(run.spec, source_free=True): run for run in usual_runs(records, DATASET, MODEL, 2000)}
+    better = {label: run for label, run in runs.items() if label in costs and run.mean < runs["source"].mean}
+    marked = {
+        label: label_of(run.spec, source_free=True, predicts_first=run.predicts_first) for label, run in better.items()
+    }
+    return [Method(marked[label], costs[label], run.mean) for label, run in better.items()]
 
 
 if __name__ == "__main__":

@@ -140,3 +140,17 @@ def test_methods_that_fail_in_the_same_way_are_listed_together(tmp_path: Path) -
     told = " ".join(CliRunner().invoke(app, [f"{path}:model", *options]).output.split())
     before, refused = told.split("dmse, source cannot adapt it")
     assert refused.count("shapes cannot be multiplied") == 1 and "recommended: nothing. trio suits" in before
+
+
+def test_the_doctor_says_all_that_adapt_chooses_and_marks_methods_that_see_the_batch_first(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(SOFTMAX_FILE)
+    options = ["--image-size", "16", "--method", "lame", "--method", "tent"]
+    told = " ".join(CliRunner().invoke(app, [f"{path}:logits", *options]).output.split())
+    for choice in ('precision="bf16" is faster', "Memory layout", "pass guard=False", "ms for 1,"):
+        assert choice in told
+    assert " lame† " in told and " tent " in told and "† predicts after using the batch" in told
+    report = json.loads(CliRunner().invoke(app, [f"{path}:logits", "--method", "tent", "--json"]).stdout)
+    assert len(report["computes"]) == 3
+    unmarked = CliRunner().invoke(app, [f"{path}:logits", "--method", "tent"]).output
+    assert "†" not in unmarked

@@ -16,7 +16,7 @@ from ctta.adapter import Adapter
 from ctta.classifier import Classifier
 from ctta.errors import HeadNotFound
 from ctta.norms import norm_layers
-from ctta.recommend import Recommendation, build, recommend, seconds_per_step
+from ctta.recommend import Recommendation, build, how_it_computes, recommend, seconds_per_step
 from ctta.registry import methods
 from ctta.trial import copy_to_try
 
@@ -65,6 +65,7 @@ class Diagnosis:
         num_features: The size of the features, if it has a head.
         norms: How many norm layers of each type it has.
         recommended: The recommended method with its arguments, and why; None if it does not work with the model.
+        computes: The precision, layout and guard of the recommended adapter, and why.
         not_recommended: Why nothing is recommended.
         seconds: How long a step of the recommended adapter takes on this machine, in seconds, by images in the batch.
             Empty if no image size was given.
@@ -79,6 +80,7 @@ class Diagnosis:
     num_features: int | None
     norms: dict[str, int]
     recommended: Recommendation | None = None
+    computes: tuple[str, ...] = ()
     not_recommended: str | None = None
     seconds: dict[int, float] = field(default_factory=dict, compare=False)
     methods: list[MethodReport] = field(default_factory=list)
@@ -116,7 +118,7 @@ def examine(
     if image_size is not None:
         channels = channels or _channels(classifier, image_size)
         images = torch.rand(2, channels, image_size, image_size, generator=torch.Generator().manual_seed(0))
-    recommended, seconds, failure = _recommend(classifier, images)
+    recommended, computes, seconds, failure = _recommend(classifier, images)
     found = classifier.head_name is not None and (images is None or _head_works(classifier, images))
     return Diagnosis(
         model=type(classifier.model).__name__,
@@ -126,6 +128,7 @@ def examine(
         num_features=classifier.num_features if found else None,
         norms=dict(kinds),
         recommended=recommended,
+        computes=computes,
         not_recommended=failure,
         seconds=seconds,
         methods=[_report(name, cls, classifier, images) for name, cls in sorted(chosen.items())],
@@ -145,22 +148,23 @@ def _channels(classifier: Classifier, image_size: int) -> int:
 
 def _recommend(
     classifier: Classifier, images: torch.Tensor | None
-) -> tuple[Recommendation | None, dict[int, float], str | None]:
-    """Return the recommendation and how long its steps take; or why the model does not work with it."""
+) -> tuple[Recommendation | None, tuple[str, ...], dict[int, float], str | None]:
+    """Return the recommendation, how it computes and how long its steps take; or why it fails."""
     advice = recommend(classifier)
     try:
         adapter = build(classifier, advice)
         seconds: dict[int, float] = {}
         if images is not None:
-            seconds = {size: seconds_per_step(adapter, images[:1].expand(size, -1, -1, -1)) for size in TIMED}
+            for size in TIMED:
+                seconds[size] = seconds_per_step(adapter, images[:1].expand(size, -1, -1, -1), repeats=3)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001, the user's code may raise anything
         what = (
             f"{advice.method} suits this kind of network, but it failed: {type(error).__name__}: {message_of(error)}."
         )
-        return None, {}, what
-    return advice, seconds, None
+        return None, (), {}, what
+    return advice, tuple(how_it_computes(adapter, ())), seconds, None
 
 
 def _warnings(classifier: Classifier, images: torch.Tensor) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from ctta._system.results import keep_for_results, write_result
 from ctta.cli import options
 from ctta.cli.names import check_names
 from ctta.cli.options import parse_names
+from ctta.method_table import AFTER_NOTE, after_mark
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -108,7 +109,7 @@ def _print(diagnosis: Diagnosis) -> None:
         if report.refusal is None:
             forward, backward = report.passes
             table.add_row(
-                report.name,
+                report.name + after_mark(report.name),
                 f"{report.trained:,}",
                 str(report.smallest_batch),
                 f"{report.memory / 1e6:.1f} MB",
@@ -116,6 +117,8 @@ def _print(diagnosis: Diagnosis) -> None:
                 "not needed" if report.source_free else "needed",
             )
     console.print(table)
+    if any(after_mark(report.name) for report in diagnosis.methods if report.refusal is None):
+        console.print(AFTER_NOTE, highlight=False)
     if any(report.trained > diagnosis.parameters for report in diagnosis.methods):
         console.print("trains: parameters, with those of the projection that a method adds", highlight=False)
     for report in diagnosis.methods:
@@ -146,7 +149,7 @@ def _print_recommendation(console: Console, diagnosis: Diagnosis) -> None:
     arguments = "".join(f", {name}={value!r}" for name, value in advice.arguments.items())
     method = "" if advice.method == "trio" else f', method="{advice.method}"'
     console.print(f"recommended: ctta.adapt(model{method}{arguments})", highlight=False, markup=False)
-    for reason in advice.reasons.values():
+    for reason in (*advice.reasons.values(), *diagnosis.computes):
         console.print(f"  {reason}", highlight=False, markup=False)
     if diagnosis.seconds:
         steps = ", ".join(f"{1000 * taken:.0f} ms for {size}" for size, taken in diagnosis.seconds.items())

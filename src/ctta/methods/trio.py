@@ -79,6 +79,7 @@ class Trio(Adapter):
         (torch.Size([8, 10]), True)
     """
 
+    trains = "every parameter (of networks with other norm layers than batch norm: only those layers)"
     passes = (3, 2)
     answers_with = ("student", "teacher")
     defaults: ClassVar[SharedOptions] = {"statistics": "auto"}
