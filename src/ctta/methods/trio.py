@@ -1,8 +1,8 @@
 """Trio: a mean teacher in which all three forward passes of a step take part in the prediction.
 
-This method is this project's own. It combines DMSE's teacher, prototypes and losses with three changes that cost no
-further pass: the teacher looks at the mirrored batch, the augmented view is mild enough to predict with, and batch
-norms blend the statistics of batch and source according to the shift they see.
+This method is this project's own. It combines DMSE's teacher, prototypes and losses with changes that cost no further
+pass. The teacher looks at the mirrored batch, the augmented view is mild enough to predict with, and batch norms blend
+the statistics of batch and source according to the shift they see.
 """
 
 from __future__ import annotations
