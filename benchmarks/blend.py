@@ -10,7 +10,7 @@ from benchmarks.subjects import RESNET20, TINY
 from benchmarks.timing import Work, interleave
 
 BATCH = "batch"
-BLENDS = ("source", "prior:16", "misfit", "moving:0.05")
+BLENDS = ("source", "prior:16", "share:0.4", "misfit", "moving:0.05", "auto")
 
 
 def measure(plan: Plan) -> list[Report]:

@@ -9,12 +9,22 @@ from ctta.corruptions import CORRUPTIONS
 from ctta.registry import methods
 from ctta.version import __version__
 
+PROTOCOLS = {
+    *("continual", "gradual", "mixed", "correlated", "recurring", "recurring-correlated", "random-order"),
+    *("clean", "then-clean", "then-clean-resting", "cdc", "mixed-correlated", "ccc"),
+    *("reset-at-shift", "episodic", "wild-single", "wild-mixed", "wild-sorted"),
+}
 
-def test_ls_names_every_method_and_corruption() -> None:
+
+def test_ls_names_every_method_corruption_and_protocol() -> None:
     assert [row["method"] for row in json.loads(ctta("ls", "methods", "--json").stdout)] == list(methods())
     streams = {row["stream"] for row in json.loads(ctta("ls", "streams", "--json").stdout)}
     assert streams >= {"digits", *CORRUPTIONS}
-    for what in ("methods", "streams", "models"):
+    protocols = {row["protocol"]: row for row in json.loads(ctta("ls", "protocols", "--json").stdout)}
+    assert set(protocols) == PROTOCOLS and all(
+        any(map(str.strip, map(str, row.values()))) for row in protocols.values()
+    )
+    for what in ("methods", "streams", "models", "protocols"):
         result = ctta("ls", what)
         assert result.exit_code == 0
         assert result.stdout
