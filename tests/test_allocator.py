@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -85,3 +86,23 @@ print(sizes[1] - sizes[0])
 def test_a_process_that_keeps_its_memory_stays_as_large_as_it_is() -> None:
     """One activation of the first layer is 0.25 MB; 80 steps that leave one behind would be 20 MB."""
     assert int(run(FLAT)) < 8e6
+
+
+def test_adapting_on_a_cpu_says_how_to_keep_freed_memory_unless_it_is_kept() -> None:
+    program = """
+import logging, ctta
+from ctta.testing.models import bn_cnn
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+{}
+ctta.adapt(bn_cnn(), mirror=True)
+"""
+
+    def told(before: str, **environment: str) -> bool:
+        asked = [sys.executable, "-c", program.format(before)]
+        inherited = {name: value for name, value in os.environ.items() if name != "MALLOC_MMAP_THRESHOLD_"}
+        done = subprocess.run(asked, check=True, capture_output=True, text=True, env={**inherited, **environment})
+        return "ctta.keep_freed_memory()" in done.stderr
+
+    assert told("") == allocator._is_glibc()
+    assert not told("ctta.keep_freed_memory()") or not allocator._is_glibc()
+    assert not told("", MALLOC_MMAP_THRESHOLD_="1073741824")

@@ -16,6 +16,7 @@ from torch import nn
 
 import ctta
 from contract.variations import SETTINGS
+from ctta._system import allocator
 from ctta.augment import View
 from ctta.bench.jobs import Inputs, Job, Procedure, RunOptions, Workload
 from ctta.errors import BadData
@@ -135,6 +136,19 @@ def test_a_published_run_is_repeated_with_a_guard(tmp_path: Path) -> None:
     longer = replace(record, spec=replace(record.spec, images=50))
     with pytest.raises(BadData, match="is another one"):
         guard_runs.repeat(longer, tmp_path)
+
+
+@pytest.mark.skipif(not allocator._is_glibc(), reason="another C library than glibc")
+def test_steps_with_and_without_freed_memory_are_timed_in_processes_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    sizes = ["--images", "2", "--side", "32", "--steps", "1", "--rounds", "1"]
+    monkeypatch.setattr("sys.argv", ["freed_memory", *sizes])
+    part("freed_memory").main()
+    kept, given_back, ratio = capsys.readouterr().out.splitlines()
+    assert kept.startswith("kept: 0.") and given_back.startswith("given back: 0.")
+    assert float(ratio.rpartition(" ")[2]) > 0
 
 
 def test_the_shares_of_overconfidence_are_those_of_a_plain_loop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,6 +151,6 @@ def test_the_doctor_says_all_that_adapt_chooses_and_marks_methods_that_see_the_b
         assert choice in told
     assert " lame† " in told and " tent " in told and "† predicts after using the batch" in told
     report = json.loads(CliRunner().invoke(app, [f"{path}:logits", "--method", "tent", "--json"]).stdout)
-    assert len(report["computes"]) == 3
+    assert len(report["computes"]) >= 3
     unmarked = CliRunner().invoke(app, [f"{path}:logits", "--method", "tent"]).output
     assert "†" not in unmarked

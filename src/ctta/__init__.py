@@ -14,6 +14,7 @@ from ctta.version import __version__
 
 if TYPE_CHECKING:
     from ctta._adapter.answer import Answer
+    from ctta._system.allocator import keep_freed_memory
     from ctta.adapter import Adapter, Step
     from ctta.classifier import Classifier
     from ctta.errors import CttaError
@@ -40,6 +41,7 @@ __all__ = [
     "feature_statistics_from_source",
     "fisher_from_source",
     "get_method",
+    "keep_freed_memory",
     "list_methods",
     "method",
     "prototypes_from_source",
@@ -63,6 +65,7 @@ _HOMES = _METHODS | {
     "swag_from_source": "ctta.methods.petal",
     "prototypes_from_source": "ctta.prototypes",
     "adapt": "ctta.recommend",
+    "keep_freed_memory": "ctta._system.allocator",
     "get_method": "ctta.registry",
     "list_methods": "ctta.registry",
     "method": "ctta.registry",

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ctta._system.allocator import gives_freed_memory_back
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
 from ctta.errors import ParameterError, UnknownArgument
@@ -156,6 +157,11 @@ def how_it_computes(adapter: Adapter, given: Collection[str]) -> Iterator[str]:
         yield "Memory layout channels_last, which is faster for convolutions."
     else:
         yield "Memory layout contiguous, because torch cannot train a layer of this network in channels_last."
+    if next(inner.parameters()).device.type == "cpu" and gives_freed_memory_back():
+        yield (
+            "On the CPU. For large images, call ctta.keep_freed_memory() once at the start of the program: on some "
+            "machines a step then takes less than half the time (docs/speed.md)."
+        )
     if isinstance(adapter, Guarded):
         yield "Guarded against harmful learning; pass guard=False to switch it off."
 

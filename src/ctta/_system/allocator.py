@@ -13,23 +13,38 @@ _M_MMAP_THRESHOLD = -3
 _THRESHOLDS = (1 << 30, 1 << 25)
 _NEVER_TRIM = 2**31 - 1
 
+_kept = False
+
 
 def keep_freed_memory() -> bool:
-    """Tell glibc to keep large freed blocks. Call it before the first tensor is created.
+    """Tell glibc to keep large freed blocks, for the whole process. Call it once, before the first tensor is created.
 
-    By default glibc returns a large block to the kernel as soon as it is freed, so that the memory of every activation
-    has to be paged in again. With this setting the process keeps as much memory as it ever used. Other C libraries are
-    not affected.
+    By default glibc returns a block of more than 32 MB to the kernel as soon as it is freed, so that the memory of
+    every large activation has to be paged in again. On some machines this takes longer than the computation. With this
+    setting the process keeps as much memory as it ever used. The ``ctta`` command always does it. Other C libraries
+    are not affected.
 
     Returns:
         Whether glibc accepted the setting.
+
+    Example:
+        >>> import ctta
+        >>> ctta.keep_freed_memory() in (True, False)
+        True
     """
+    global _kept  # noqa: PLW0603, the setting is one of the process
     if not _is_glibc():
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    return any(mallopt(_M_MMAP_THRESHOLD, size) for size in _THRESHOLDS) and bool(
+    _kept = any(mallopt(_M_MMAP_THRESHOLD, size) for size in _THRESHOLDS) and bool(
         mallopt(_M_TRIM_THRESHOLD, _NEVER_TRIM)
     )
+    return _kept
+
+
+def gives_freed_memory_back() -> bool:
+    """Return whether glibc returns large freed blocks to the kernel, as far as this module and its variables tell."""
+    return _is_glibc() and not _kept and "MALLOC_MMAP_THRESHOLD_" not in os.environ
 
 
 def give_back_freed_memory() -> bool:
