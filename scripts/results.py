@@ -6,7 +6,8 @@ python scripts/results.py --check    write nothing; exit 1 if the page is stale
 The page is written by hand, except for three kinds of regions, which end with ``<!-- end -->``:
 
 ``<!-- table: EXPERIMENT DATASET MODEL IMAGES -->`` is a table of the paper; IMAGES is the number per domain, or "all".
-With `` by-domain`` at the end the table has one column per domain. Rows are averaged over the seeds that all of them
+With `` by-domain`` at the end the table has one column per domain; with `` grid``, an experiment over two settings has
+a row for each value of the first and a column for each of the second. Rows are averaged over the seeds that all of them
 have.
 
 ``<!-- networks: DATASET IMAGES MODEL[=NORM] ... -->`` is a table of every method on several networks, with seed 0, and
@@ -109,7 +110,8 @@ def lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     _refuse_other_data(what, [run for _, found in pairs for run in found])
     shared = of_shared_seeds([found for _, found in pairs])
     outcomes = [Outcome(cell, found, Path()) for (cell, _), found in zip(pairs, shared, strict=True)]
-    return [*_table(outcomes, by_domain=bool(how)), "", *_commands(outcomes)]
+    table = _grid(outcomes) if how == ["grid"] else _table(outcomes, by_domain=bool(how))
+    return [*table, "", *_commands(outcomes)]
 
 
 def network_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
@@ -300,6 +302,16 @@ def _table(outcomes: Sequence[Outcome], *, by_domain: bool) -> list[str]:
         body.append([*line, str(len(outcome.records))])
     note = ["", AFTER_NOTE] if any(after_mark(outcome.cell.procedure.method) for outcome in outcomes) else []
     return [_line(head), "|" + "---|" * len(head), *(_line(line) for line in body), *note]
+
+
+def _grid(outcomes: Sequence[Outcome]) -> list[str]:
+    """The mean errors of an experiment whose labels name two settings."""
+    errors = {tuple(outcome.cell.label.split(", ")): outcome.mean for outcome in outcomes}
+    rows, columns = (list(dict.fromkeys(label[part] for label in errors)) for part in (0, 1))
+    best = min(errors.values())
+    shown = {label: f"**{error:.2f}**" if error == best else f"{error:.2f}" for label, error in errors.items()}
+    body = [_line([row, *(shown[row, column] for column in columns)]) for row in rows]
+    return [_line(["", *columns]), "|" + "---|" * (len(columns) + 1), *body]
 
 
 def _line(cells: Sequence[str]) -> str:

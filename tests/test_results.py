@@ -111,6 +111,20 @@ def test_a_table_of_networks_shows_every_method_with_its_cost_and_gain_over_the_
         results.network_lines(["cifar10-c", "40", "bn", "gn"], records)
 
 
+def test_an_experiment_over_two_settings_is_a_grid(results: ModuleType) -> None:
+    settings = {"optimizer": "adam", "lr": 0.001, "projection": "mlp"}
+    records = [
+        run_on("bn", "dmse", wrong, images=500, settings=settings | {"alpha_min": alpha, "e_min": e})
+        for wrong, alpha, e in ((5, 0.98, 0.1), (6, 0.98, 0.3), (7, 0.999, 0.1), (4, 0.999, 0.3))
+    ]
+    assert results.lines(["alpha-e", "cifar10-c", "bn", "500", "grid"], records)[:4] == [
+        "|  | e_min 0.1 | e_min 0.3 |",
+        "|---|---|---|",
+        "| alpha_min 0.98 | 50.00 | 60.00 |",
+        "| alpha_min 0.999 | 70.00 | **40.00** |",
+    ]
+
+
 def test_a_table_of_runs_keeps_protocols_with_other_options_and_rounds_apart(
     results: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
