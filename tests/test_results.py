@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from ctta.bench.defaults import default_arguments
 from ctta.bench.folder import RunFolder, read_records
 from ctta.bench.record import Record
 from ctta.corruption_names import CORRUPTIONS
+from ctta.method_table import built_in
 from ctta.paper import experiment
+from ctta.registry import get_method
 from run_folders import record_of, steps_of, write_run
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -53,6 +56,24 @@ def test_every_record_counts_what_its_steps_counted() -> None:
             assert sum(step["entropy_right"]) == step["images"] - step["wrong"]
             wrong[step["domain"]] = wrong.get(step["domain"], 0) + step["wrong"]
         assert wrong == {domain: count.wrong for domain, count in record.counts.items()}
+
+
+def test_no_default_has_changed_since_a_record_that_relies_on_it() -> None:
+    """An address holds only what differs from the defaults: a changed one would give old records another meaning."""
+    plain = (bool, int, float, str, type(None))
+    for record in RECORDS:
+        if record.spec.method not in built_in():
+            continue
+        method = get_method(record.spec.method)
+        defaults = default_arguments(method, record.spec.data_name, record.spec.batch_size)
+        relied_on = set(defaults) & set(record.settings) - set(record.spec.settings) - {"seed", "view", "statistics"}
+        relied_on -= set(method.from_source.names) if record.spec.source_data and method.from_source else set()
+        relied_on -= {"momentum", "nesterov"} if record.settings.get("optimizer") == "adam" else set()
+        if record.spec.method == "trio" and not re.search("_vit_|_gn_", record.spec.model_name):
+            relied_on.discard("learns_from")  # "auto" is "all" on networks with batch norm
+        for name in relied_on:
+            if isinstance(defaults[name], plain) and isinstance(record.settings[name], plain):
+                assert record.settings[name] == defaults[name], (record.address, name)
 
 
 def test_every_figure_of_the_page_is_there() -> None:
