@@ -5,7 +5,8 @@ python scripts/figures.py gamma beta     draw the figures of these experiments
 
 "tradeoff" is the error of every method against the cost of a step, which
 ``python -m benchmarks --only step --networks resnet20 --precisions fp32 --rounds 3 --keep-freed-memory`` measures with
-``--json docs/results/costs.json``. The prototypes are drawn from adapted models, which are not published: `ctta reproduce prototypes` draws them.
+``--json docs/results/costs.json``. The prototypes are drawn from adapted models, which are not published: `ctta
+reproduce prototypes` draws them.
 """
 
 from __future__ import annotations
