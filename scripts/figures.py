@@ -33,7 +33,6 @@ FIGURES = {
     "alpha": 200,
     "beta": 500,
     "gamma": 500,
-    "orders": 500,
     "reset-thresholds": 500,
     "samples": None,
     "entropy": 2000,
@@ -76,11 +75,11 @@ def methods_by_cost(records: Sequence[Record]) -> list[Method]:
     """Return every method, or form of one, with a measured cost and a run on 2,000 images that beats the source."""
     costs = costs_of_steps()
     runs = {label_of(run.spec, source_free=True): run for run in usual_runs(records, DATASET, MODEL, 2000)}
-    better = {label: run for label, run in runs.items() if label in costs and run.mean < runs["source"].mean}
-    marked = {
-        label: label_of(run.spec, source_free=True, predicts_first=run.predicts_first) for label, run in better.items()
-    }
-    return [Method(marked[label], costs[label], run.mean) for label, run in better.items()]
+    return [
+        Method(label_of(run.spec, source_free=True, predicts_first=run.predicts_first), costs[label], run.mean)
+        for label, run in runs.items()
+        if label in costs and run.mean < runs["source"].mean
+    ]
 
 
 if __name__ == "__main__":
