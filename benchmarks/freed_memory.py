@@ -9,26 +9,22 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import time
+from functools import partial
 from statistics import median
 
 import torch
 
 import ctta
+from benchmarks.timing import interleave
 from ctta.nets import build
 
 
 def seconds_of_step(images: int, side: int, steps: int) -> float:
-    """Return the median CPU time of a step on random images, after two to warm up."""
+    """Return the median CPU time of a step on random images, after one to warm up."""
     torch.set_num_threads(1)
     adapter = ctta.Tent(build("imagenet_efficientnet_lite0"))
-    x = torch.rand(images, 3, side, side)
-    taken = []
-    for _ in range(2 + steps):
-        began = time.process_time()
-        adapter.step(x)
-        taken.append(time.process_time() - began)
-    return median(taken[2:])
+    step = partial(adapter.step, torch.rand(images, 3, side, side))
+    return interleave({"step": step}, steps).median("step").cpu
 
 
 def main() -> None:
@@ -50,7 +46,7 @@ def main() -> None:
     for _ in range(args.rounds):
         for one, times in found.items():
             asked = [sys.executable, "-m", "benchmarks.freed_memory", *sizes, "--one", one]
-            times.append(float(subprocess.run(asked, check=True, capture_output=True, text=True).stdout))
+            times.append(float(subprocess.run(asked, check=True, stdout=subprocess.PIPE, text=True).stdout))
     for one, times in found.items():
         print(f"{one}: " + ", ".join(f"{taken:.2f}" for taken in times) + " s")
     print(f"ratio of the medians: {median(found['kept']) / median(found['given back']):.2f}")
