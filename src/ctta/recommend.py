@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ctta._system.allocator import gives_freed_memory_back
+from ctta._system.allocator import could_keep_freed_memory
 from ctta.adapter import Adapter
 from ctta.classifier import Classifier
 from ctta.errors import ParameterError, UnknownArgument
@@ -76,7 +76,7 @@ def recommend(model: nn.Module, method: str | None = None) -> Recommendation:
 
 
 _TRIO = (
-    "Trio: on CIFAR-10-C, CIFAR-100-C, ImageNet-C and PACS, with networks that have batch norm, no other method "
+    "Trio: with ResNets on CIFAR-10-C and CIFAR-100-C and an EfficientNet on ImageNet-C and PACS, no other method "
     "without source data had an error more than half a point lower (docs/results.md)."
 )
 _TRIO_WITHOUT_BATCH_NORM = (
@@ -157,7 +157,7 @@ def how_it_computes(adapter: Adapter, given: Collection[str]) -> Iterator[str]:
         yield "Memory layout channels_last, which is faster for convolutions."
     else:
         yield "Memory layout contiguous, because torch cannot train a layer of this network in channels_last."
-    if next(inner.parameters()).device.type == "cpu" and gives_freed_memory_back():
+    if next(inner.parameters()).device.type == "cpu" and could_keep_freed_memory():
         yield (
             "On the CPU. For large images, call ctta.keep_freed_memory() once at the start of the program: on some "
             "machines a step then takes less than half the time (docs/speed.md)."

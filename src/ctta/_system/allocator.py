@@ -42,8 +42,8 @@ def keep_freed_memory() -> bool:
     return _kept
 
 
-def gives_freed_memory_back() -> bool:
-    """Return whether glibc returns large freed blocks to the kernel, as far as this module and its variables tell."""
+def could_keep_freed_memory() -> bool:
+    """Return whether `keep_freed_memory` would change anything: with glibc, unless it was called or set before."""
     return _is_glibc() and not _kept and "MALLOC_MMAP_THRESHOLD_" not in os.environ
 
 
