@@ -65,7 +65,8 @@ class Diagnosis:
         num_features: The size of the features, if it has a head.
         norms: How many norm layers of each type it has.
         recommended: The recommended method with its arguments, and why; None if it does not work with the model.
-        computes: The precision, layout and guard of the recommended adapter, and why.
+        computes: The precision, layout and guard of the recommended adapter, and why; it depends on the device and the
+            process.
         not_recommended: Why nothing is recommended.
         seconds: How long a step of the recommended adapter takes on this machine, in seconds, by images in the batch.
             Empty if no image size was given.
@@ -80,7 +81,7 @@ class Diagnosis:
     num_features: int | None
     norms: dict[str, int]
     recommended: Recommendation | None = None
-    computes: tuple[str, ...] = ()
+    computes: tuple[str, ...] = field(default=(), compare=False)
     not_recommended: str | None = None
     seconds: dict[int, float] = field(default_factory=dict, compare=False)
     methods: list[MethodReport] = field(default_factory=list)
