@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import multiprocessing
 import random
@@ -17,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from ctta import Adapter, nets
+from ctta import DMSE, Adapter, nets
 from ctta.bench.arguments import build_adapter, method_arguments
 from ctta.bench.compare import rows
 from ctta.bench.defaults import batch_size
@@ -153,6 +154,23 @@ def test_a_killed_run_ends_with_the_same_numbers(tmp_path: Path) -> None:
 def test_a_finished_run_is_not_run_again(whole: tuple[Record, Path]) -> None:
     record, folder = whole
     assert execute(JOB, folder, progress=interrupt_after(1)) == record
+
+
+def test_a_run_made_with_another_default_is_neither_reused_nor_resumed(
+    whole: tuple[Record, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, folder = whole
+    with pytest.raises(Interrupted):
+        execute(JOB, tmp_path, save_every=0.0, progress=interrupt_after(4))
+    defaults = inspect.unwrap(DMSE.__init__).__kwdefaults__
+    assert defaults["beta"] == 0.01
+    monkeypatch.setitem(defaults, "beta", 0.02)
+    for place in (folder, tmp_path):
+        before = {path: path.read_bytes() for path in (place / record.address).iterdir() if path.is_file()}
+        with pytest.raises(BadData, match=r"beta of dmse was 0\.01 by default; now it is 0\.02\. Use another --out"):
+            execute(JOB, place)
+        assert {path: path.read_bytes() for path in before} == before
+    assert execute(change_job(JOB, settings={"beta": 0.01}), tmp_path / "new").settings["beta"] == 0.01
 
 
 def test_another_setting_seed_or_size_is_another_run(whole: tuple[Record, Path], tmp_path: Path) -> None:

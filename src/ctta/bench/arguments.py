@@ -12,6 +12,7 @@ from ctta._checks.arguments import check_arguments
 from ctta.adapter import Adapter
 from ctta.bench.data import read_images
 from ctta.bench.defaults import default_arguments, recipe
+from ctta.bench.new_record import is_plain
 from ctta.bench.workload import Workload
 from ctta.classifier import Classifier
 from ctta.datasets import get_dataset
@@ -60,6 +61,21 @@ def build_adapter(work: Workload, model: Classifier) -> Adapter:
     """
     cls = get_method(work.procedure.method)
     return cls(model, **method_arguments(work), **_from_source(work, cls, model))
+
+
+def settings_of(work: Workload, model: Classifier) -> dict[str, object]:
+    """The arguments with which a run of a workload computes today, as its record holds them.
+
+    Arguments that come from source data are left out, and so are values that JSON does not have.
+
+    Args:
+        work: The workload.
+        model: The source model.
+    """
+    cls = get_method(work.procedure.method)
+    from_source = () if cls.from_source is None else cls.from_source.names
+    settings = cls(model, **method_arguments(work)).settings
+    return {name: value for name, value in settings.items() if is_plain(value) and name not in from_source}
 
 
 def _from_source(work: Workload, cls: type[Adapter], model: Classifier) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ctta._system.device import choose_device
 from ctta._system.imports import no_exit
 from ctta.adapter import Adapter
-from ctta.bench.arguments import build_adapter, method_arguments
+from ctta.bench.arguments import build_adapter, method_arguments, settings_of
 from ctta.bench.folder import RunFolder
 from ctta.bench.prepare import prepare
 from ctta.bench.progress import RunStarted
@@ -111,6 +111,7 @@ def _execute(job: Job, folder: Path, *, save_every: float, progress: RunStarted 
         keep=options.keep,
         data_title=prepared.images.title,
         class_names=prepared.images.class_names,
+        settings=lambda: settings_of(work, source),
     )
     if not options.track:
         return run.execute(folder, save_every=save_every, progress=progress)

@@ -120,11 +120,20 @@ def plain_settings(adapter: Adapter) -> dict[str, object]:
     return {name: _plain(value) for name, value in adapter.settings.items()}
 
 
+def is_plain(value: object) -> bool:
+    """Whether a record holds a setting as it is.
+
+    Args:
+        value: The setting.
+    """
+    return isinstance(value, (bool, int, float, str, type(None)))
+
+
 def _plain(value: object) -> object:
     """A setting as JSON: a tensor by its digest, a function or module by its repr."""
     if isinstance(value, Tensor):
         return f"tensor {hashlib.sha256(value.detach().cpu().contiguous().numpy().tobytes()).hexdigest()}"
-    return value if isinstance(value, (bool, int, float, str, type(None))) else repr(value)
+    return value if is_plain(value) else repr(value)
 
 
 def _scored(spec: RunSpec, adapter: Adapter) -> str:

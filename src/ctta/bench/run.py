@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,7 @@ class Run:
         own_process: Whether the process runs nothing else, so that its memory is that of the run.
         data_title: The name of the user's own folder or file, if the data has no other name.
         class_names: The names of the classes in the order of the labels, if class folders define them.
+        settings: Returns the arguments with which the run would compute today; None accepts what is in the folder.
     """
 
     spec: RunSpec
@@ -51,6 +52,7 @@ class Run:
     own_process: bool = True
     data_title: str | None = None
     class_names: tuple[str, ...] = ()
+    settings: Callable[[], Mapping[str, object]] | None = None
 
     def execute(self, folder: Path, *, save_every: float = 30.0, progress: RunStarted | None = None) -> Record:
         """Return the existing record of the run, or run it, resuming from the last checkpoint if there is one.
@@ -62,10 +64,12 @@ class Run:
 
         Raises:
             ConcurrentUse: Another process is working on the run.
-            BadData: The run's files are damaged.
+            BadData: The run's files are damaged, or were made when the method had other defaults.
         """
         mine = RunFolder(folder / self.spec.address)
         record = mine.finished_record()
+        if record is not None:
+            self._check_defaults(mine, record.settings)
         if record is None:
             mine.create()
             with mine.lock():
@@ -74,6 +78,16 @@ class Run:
         if self.keep and not mine.adapted_file.exists():
             self._add_model(mine, record, save_every, progress)
         return record
+
+    def _check_defaults(self, folder: RunFolder, made_with: Mapping[str, object]) -> None:
+        """Refuse a run that was made when the method had other defaults, which its address does not hold."""
+        for name, value in (self.settings() if self.settings is not None else {}).items():
+            if name in made_with and made_with[name] != value:
+                raise BadData(
+                    f"{folder.path} was made by a version of ctta in which {name} of {self.spec.method} was "
+                    f"{made_with[name]!r} by default; now it is {value!r}. Use another --out to keep the old run, or "
+                    "delete the folder to make the run again."
+                )
 
     def _add_model(self, folder: RunFolder, record: Record, save_every: float, progress: RunStarted | None) -> None:
         """Repeat a finished run in another folder, which leaves its own untouched, to get the adapted model."""
@@ -155,9 +169,12 @@ class Run:
                 if done > len(self.stream):
                     raise BadData(f"{path} is at step {done} of a stream of {len(self.stream)}.")
                 steps = folder.first_steps(done)
-                return Adapter.load(path, self.model), steps
+                adapter = Adapter.load(path, self.model)
             except CttaError as error:
                 first = first or error
+            else:
+                self._check_defaults(folder, adapter.settings)
+                return adapter, steps
         if first is not None:
             raise BadData(
                 f"This run cannot resume, because its checkpoints or its log are damaged: {first} "
