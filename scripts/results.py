@@ -29,7 +29,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
@@ -44,10 +44,10 @@ from ctta.paper import Cell, Outcome, experiment
 from ctta.paper.numbers import SETTINGS
 from ctta.protocol import protocol_of
 from ctta.registry import method
+from docgen.run_commands import commands_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 COSTS = DOCS / "results" / "costs.json"
-SEED = re.compile(r" --seed \S+")
 REGION = re.compile(r"(<!-- (table|networks|runs): ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -111,7 +111,7 @@ def lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     shared = of_shared_seeds([found for _, found in pairs])
     outcomes = [Outcome(cell, found, Path()) for (cell, _), found in zip(pairs, shared, strict=True)]
     table = _grid(outcomes) if how == ["grid"] else _table(outcomes, by_domain=bool(how))
-    return [*table, "", *_commands(outcomes)]
+    return [*table, "", *_block(record for outcome in outcomes for record in outcome.records)]
 
 
 def network_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
@@ -137,11 +137,9 @@ def network_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     costs = costs_of_steps()
     body = [[label, _cost(label, costs), *map(_against, row, source, best)] for label, row in rows.items()]
     note = ["", AFTER_NOTE] if any(AFTER in label for label in rows) else []
-    runs = [record for row in rows.values() for record in row if record]
-    commands = dict.fromkeys(r.command.replace(f" {r.spec.method} ", " METHOD ", 1) for r in runs)
     head = ["", "cost of a step", *(f"`{model}`" for model in norms)]
     table = [_line(head), "|" + "---|" * len(head), *map(_line, body), *note]
-    return [*table, "", "```sh", *commands, "```"]
+    return [*table, "", *_block(record for row in rows.values() for record in row if record)]
 
 
 def run_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
@@ -167,27 +165,15 @@ def run_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
         for row in sorted(table, key=lambda row: row.mean)
     ]
     head = ["", "error", f"difference from {against}", *columns, "seeds"]
-    commands = _with_all_seeds([record for row in table for record in row.records])
     note = ["", AFTER_NOTE] if any(AFTER in row.label for row in table) else []
-    return [_line(head), "|" + "---|" * len(head), *map(_line, body), *note, "", "```sh", *commands, "```"]
-
-
-def _with_all_seeds(runs: Sequence[Record]) -> list[str]:
-    """The commands of some runs; those that differ only in their seeds as one."""
-    seeds: dict[str, set[int]] = {}
-    for record in runs:
-        alone = record.command.startswith("ctta run")
-        command = SEED.sub("", record.command) if alone else record.command
-        seeds.setdefault(command, set()).update([record.spec.seed] if alone else [])
     return [
-        command if found <= {0} else command.replace(" --quiet", f" --seed {_listed(sorted(found))} --quiet")
-        for command, found in seeds.items()
+        _line(head),
+        "|" + "---|" * len(head),
+        *map(_line, body),
+        *note,
+        "",
+        *_block(record for row in table for record in row.records),
     ]
-
-
-def _listed(seeds: Sequence[int]) -> str:
-    consecutive = len(seeds) > 1 and seeds == list(range(seeds[0], seeds[-1] + 1))
-    return f"{seeds[0]}..{seeds[-1]}" if consecutive else ",".join(map(str, seeds))
 
 
 def _stream_of(record: Record) -> list[str]:
@@ -318,9 +304,9 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _commands(outcomes: Sequence[Outcome]) -> list[str]:
-    commands = dict.fromkeys(record.command for outcome in outcomes for record in outcome.records)
-    return ["```sh", *commands, "```"]
+def _block(runs: Iterable[Record]) -> list[str]:
+    """The commands that repeat some runs, as a block of code."""
+    return ["```sh", *commands_of(runs), "```"]
 
 
 if __name__ == "__main__":
