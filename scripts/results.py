@@ -20,7 +20,7 @@ followed by its options and rounds, such as ``correlated:concentration=0.01`` or
 IMAGES that a stream does not have is "-". A COLUMN is a domain, or "rounds" for the error of each round.
 
 If there are runs on several files or sets of domains, the region says which it shows: ``@data=DIGEST``, the first
-digits of the digest of the data, and ``@domains=NUMBER``.
+digits of the digest of the data, and ``@domains=NUMBER``. ``@seeds=NUMBER`` leaves out rows of runs with fewer seeds.
 """
 
 from __future__ import annotations
@@ -72,11 +72,14 @@ def filled(text: str, records: Sequence[Record]) -> str:
 
     def table(found: re.Match[str]) -> str:
         begin, kind, what, end = found.groups()
-        make = {"table": lines, "networks": network_lines, "runs": run_lines}[kind]
-        words = what.split()
-        chosen = dict(word[1:].split("=") for word in words if word.startswith("@"))
+        words = [word for word in what.split() if word[0] != "@"]
+        chosen = dict(word[1:].split("=") for word in what.split() if word[0] == "@")
         shown = [record for record in records if _chosen(record, chosen)]
-        return begin + "\n".join(make([word for word in words if word[0] != "@"], shown)) + "\n" + end
+        if kind == "runs":
+            made = run_lines(words, shown, least_seeds=int(chosen.get("seeds", 1)))
+        else:
+            made = {"table": lines, "networks": network_lines}[kind](words, shown)
+        return begin + "\n".join(made) + "\n" + end
 
     return REGION.sub(table, text)
 
@@ -142,7 +145,7 @@ def network_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     return [*table, "", *_block(record for row in rows.values() for record in row if record)]
 
 
-def run_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
+def run_lines(what: Sequence[str], records: Sequence[Record], *, least_seeds: int = 1) -> list[str]:
     """Return a table of all runs on one stream in Markdown, followed by the commands that made it."""
     *stream, against = what[:7]
     columns = what[7:]
@@ -150,6 +153,7 @@ def run_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     if not found:
         raise SystemExit(f"docs/results holds no run for {' '.join(what)}")
     _refuse_other_data(what, found)
+    found = [record for row in rows(found) if len(row.seeds) >= least_seeds for record in row.records]
     shared = set.intersection(*(set(row.seeds) for row in rows(found)))
     table = rows([record for record in found if record.spec.seed in shared])
     pairing = pair_rows(table, lambda record: RunFolder(DOCS / "results" / record.address).read_steps(), against)

@@ -174,6 +174,24 @@ def test_a_table_of_runs_keeps_protocols_with_other_options_and_rounds_apart(
     assert rounds == ["| source | 50.00 |  | 60.0, 40.0 | 1 |"]
 
 
+def test_a_table_of_runs_may_leave_out_rows_with_fewer_seeds(
+    results: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [("source", 5, 0), ("source", 7, 1), ("tent", 3, 0), ("tent", 4, 1), ("bn", 1, 0)]
+    for method, wrong, seed in found:
+        record = run_on("net", method, wrong, seed=seed)
+        write_run(tmp_path / "results", record.to_json(), steps_of((wrong,) * len(CORRUPTIONS), CORRUPTIONS))
+    monkeypatch.setattr(results, "DOCS", tmp_path)
+    records = read_records(tmp_path / "results")
+
+    def methods_and_seeds(extra: str) -> list[tuple[str, str]]:
+        page = results.filled(f"<!-- runs: cifar10-c net continual 5 200 40 source{extra} -->\n<!-- end -->", records)
+        return re.findall(r"^\| (\w+) \|.* (\d) \|$", page, re.MULTILINE)
+
+    assert methods_and_seeds("") == [("bn", "1"), ("tent", "1"), ("source", "1")]
+    assert methods_and_seeds(" @seeds=2") == [("tent", "2"), ("source", "2")]
+
+
 def test_runs_on_other_images_are_not_in_one_table(results: ModuleType) -> None:
     other = {"name": "cifar10-c", "origin": "generated", "digest": "b2c3", "corruption_seed": 0}
     gradual = {"protocol": {"name": "gradual"}, "severity": None}
