@@ -35,6 +35,7 @@ FIGURES = {
     "gamma": 500,
     "reset-thresholds": 500,
     "samples": None,
+    "orders": 500,
     "entropy": 2000,
     "teacher": 2000,
 }
@@ -64,11 +65,12 @@ def _write(name: str, figure: bytes) -> None:
 
 
 def outcomes(name: str, records: Sequence[Record]) -> list[Outcome]:
-    """Return the outcomes of an experiment from its published runs with its default seeds."""
+    """Return the outcomes of an experiment from its published runs with its default seeds, for the cells that have some."""
     seeds = parse_seeds(experiment(name).seeds)
     chosen = [record for record in records if record.spec.seed in seeds]
     cells = experiment(name).cells(DATASET)
-    return [Outcome(cell, matching(cell, DATASET, MODEL, FIGURES[name], chosen), RESULTS) for cell in cells]
+    runs = [(cell, matching(cell, DATASET, MODEL, FIGURES[name], chosen)) for cell in cells]
+    return [Outcome(cell, of_cell, RESULTS) for cell, of_cell in runs if of_cell]
 
 
 def methods_by_cost(records: Sequence[Record]) -> list[Method]:
