@@ -11,7 +11,7 @@ from pathlib import Path
 from ctta._system.allocator import keep_freed_memory
 from ctta._system.files import write_atomically
 
-MEASUREMENTS = ("step", "answer", "blend", "levers", "growth", "memory", "checkpoint", "start")
+MEASUREMENTS = ("step", "guarded", "answer", "blend", "levers", "growth", "memory", "checkpoint", "start")
 NETWORKS = ("resnet20", "resnet50", "head1000")
 PRECISIONS = ("fp32", "bf16")
 

@@ -2,8 +2,8 @@
 
 Streams of one domain each, from the first or the last half of the CIFAR-10 test images: with and without corruption, in
 batches of several sizes, with classes shuffled, in clumps, sorted, or one of them more than half of all images. For
-every kind of stream it prints the error of each fixed choice, that of "auto", and how far it is from the best of them; with
---rules also that of the other choices, whose share of the batch depends on its size, its shift or the past.
+every kind of stream it prints the error of each fixed choice, that of "auto", and how far it is from the best of
+them; with --rules also that of the other choices, whose share of the batch depends on its size, its shift or the past.
 The method "bn" does not learn; any other method with batch norms does, from the source anew on every stream.
 """
 

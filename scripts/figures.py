@@ -65,7 +65,7 @@ def _write(name: str, figure: bytes) -> None:
 
 
 def outcomes(name: str, records: Sequence[Record]) -> list[Outcome]:
-    """Return the outcomes of an experiment from its published runs with its default seeds, for the cells that have some."""
+    """Return the outcomes of an experiment from its published runs with its default seeds, for cells that have some."""
     seeds = parse_seeds(experiment(name).seeds)
     chosen = [record for record in records if record.spec.seed in seeds]
     cells = experiment(name).cells(DATASET)

@@ -169,12 +169,11 @@ def run_lines(what: Sequence[str], records: Sequence[Record], *, least_seeds: in
         for row in sorted(table, key=lambda row: row.mean)
     ]
     head = ["", "error", f"difference from {against}", *columns, "seeds"]
-    note = ["", AFTER_NOTE] if any(AFTER in row.label for row in table) else []
     return [
         _line(head),
         "|" + "---|" * len(head),
         *map(_line, body),
-        *note,
+        *(line for note in pairing.notes for line in ("", note)),
         "",
         *_block(record for row in table for record in row.records),
     ]

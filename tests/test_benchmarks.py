@@ -39,7 +39,9 @@ def part(name: str) -> Any:
     return import_module(f"benchmarks.{name}")
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("answer", "levers", "memory", "start", "step")]
+SLOW = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("answer", "guarded", "levers", "memory", "start", "step")
+]
 
 
 @pytest.mark.parametrize("name", ["growth", "checkpoint", "blend", *SLOW])

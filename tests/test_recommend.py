@@ -99,15 +99,28 @@ def test_a_network_without_a_linear_head_gets_a_method_that_needs_none() -> None
     assert advice.method == "tent" and "Classifier(net, head=...)" in advice.reasons["method"]
     model = ctta.adapt(NoHead(), guard=False)
     assert isinstance(model, ctta.Tent) and model.statistics == "auto:0.45"
+    with pytest.raises(TypeError, match=r"'mirror' is not a known argument.* The method is Tent, because no linear"):
+        ctta.adapt(NoHead(), mirror=False)
 
 
 def test_a_network_without_batch_norm_learns_carefully() -> None:
     assert recommend(bn_cnn()).arguments == {}
     plain = nn.Sequential(nn.Flatten(), nn.Linear(768, 16), nn.ReLU(), nn.Linear(16, 10))
     assert recommend(ln_vit()).arguments == recommend(plain).arguments == {"lr": 1e-4}
-    assert "learns_from" in recommend(ln_vit()).reasons and "learns_from" not in recommend(plain).reasons
+    assert "Only the norm layers learn" in recommend(ln_vit()).reasons["learns_from"]
     model = ctta.adapt(ln_vit(), guard=False, lr=1e-3, mirror=True)
     assert isinstance(model, ctta.Trio) and model.lr == 1e-3
+
+
+@pytest.mark.parametrize("norm", [nn.Identity(), nn.InstanceNorm2d(4), nn.GroupNorm(2, 4, affine=False)])
+def test_what_is_said_to_learn_is_what_learns_where_no_norm_layer_has_weights(norm: nn.Module) -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
+    advice = recommend(net)
+    assert (advice.method, advice.arguments) == ("trio", {"lr": 1e-4})
+    assert "not measured" in advice.reasons["method"] and "All parameters learn" in advice.reasons["learns_from"]
+    model = ctta.adapt(net, guard=False, mirror=True)
+    learnt = {id(parameter) for parameter in model.trained}
+    assert {id(parameter) for parameter in model.student.parameters()} <= learnt
 
 
 def test_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
@@ -121,7 +134,7 @@ def test_the_log_does_not_explain_what_was_overridden(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.INFO, logger="ctta"):
         ctta.adapt(bn_cnn(), statistics="prior:16", mirror=True, guard=False)
         ctta.adapt(ln_vit(), learns_from="all", lr=1e-3, mirror=True, guard=False)
-    assert "auto" not in caplog.text and "norm" not in caplog.text and "mirrored" not in caplog.text
+    assert all(reason not in caplog.text for reason in ("auto", "norm layers learn", "no batch norm", "mirrored"))
 
 
 def test_the_doctor_says_why_it_recommends_nothing() -> None:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from ctta.bench.compare import differences
 from ctta.bench.folder import RunFolder, read_records
 from ctta.cli import app
+from ctta.corruption_names import CORRUPTIONS
 
 ARGS = ("--protocol", "ccc", "--images", "60", "--batch-size", "10", "--corruptions", "contrast,brightness,fog")
 OPTIONS = ("speed=20", "measured_step=5", "measured_images=20", "step=2.5", "target=60")
@@ -55,6 +56,20 @@ def test_cifar_images_run_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     np.savez(tmp_path / "clean.npz", x=x, y=np.arange(20) % 10)
     shown = run(tmp_path, "source", "cifar10-c", "--data", str(tmp_path / "clean.npz"), "--quiet", "--json")
     assert json.loads(shown)[0]["images"] == 60
+
+
+def test_corruptions_that_are_named_are_all_used_and_otherwise_ccc_chooses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CTTA_CACHE", str(tmp_path / "cache"))
+    options = [part for option in OPTIONS for part in ("--option", option)]
+    for named in ([], ["--corruptions", ",".join(CORRUPTIONS)]):
+        job = ["run", "source", "digits", "--protocol", "ccc", "--images", "40", *options, *named]
+        result = CliRunner().invoke(app, [*job, "--out", str(tmp_path / "runs")])
+        assert result.exit_code == 0, result.output
+    used = [set(record.spec.corruptions) for record in read_records(tmp_path / "runs")]
+    # CCC-Easy leaves out brightness.
+    assert sorted(used, key=len) == [set(CORRUPTIONS) - {"brightness"}, set(CORRUPTIONS)]
 
 
 def test_options_that_do_not_exist_are_refused(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ctta.bench.compare import rows, text_table
-from ctta.bench.folder import read_record
+from ctta.bench.folder import RunFolder, read_record
 from ctta.bench.jobs import execute
+from ctta.bench.paired import pair_rows, paired_table
 from ctta.bench.record import Record
 from ctta.bench.scores import rounds_of
 from jobs import change_job, make_job
@@ -54,6 +55,9 @@ def test_a_run_that_resumes_within_a_domain_is_not_reset_there(tmp_path: Path, m
 def test_tables_say_that_the_method_knew_the_boundaries(tmp_path: Path) -> None:
     for protocol, note in (("reset-at-shift", "told where a domain begins"), ("episodic", "remembers nothing")):
         assert note in text_table(rows([run(tmp_path, method="source", protocol=protocol)]))
+        two = rows([run(tmp_path, method=method, protocol=protocol) for method in ("source", "bn")])
+        pairing = pair_rows(two, lambda record: RunFolder(tmp_path / record.address).read_steps())
+        assert note in paired_table(pairing) and note in paired_table(pairing, "markdown")
     assert "reset" not in text_table(rows([run(tmp_path, method="source")]))
 
 

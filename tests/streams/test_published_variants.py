@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from ctta.bench.data import open_data
 from ctta.bench.jobs import execute
 from ctta.classifier import Classifier
 from ctta.datasets import Wanted, get_dataset
+from ctta.datasets.domain import Domain
 from ctta.datasets.imagenet_synsets import synsets
 from ctta.datasets.imagenet_variants import part_classes
 from ctta.errors import BadData, MissingData, ModelError, ParameterError
@@ -41,17 +43,26 @@ def make_folders(place: Path, names: list[str]) -> None:
         (place / name).mkdir(parents=True)
 
 
-#: The synsets of ImageNet-R.
-PART = [synsets()[number] for number in part_classes()["imagenet-r"]]
+def part_of(name: str) -> list[str]:
+    """The synsets of ImageNet-R or -A."""
+    return [synsets()[number] for number in part_classes()[name]]
+
+
+PART = part_of("imagenet-r")
+
+
+def make_part(place: Path, name: str) -> Path:
+    """Three images of three classes, and the empty folders of the others."""
+    part = part_of(name)
+    make_folders(place / name, part)
+    for number, colour in ((0, 10), (3, 90), (199, 200)):
+        save(place / name / part[number] / f"picture_{number}.jpg", colour)
+    return place
 
 
 @pytest.fixture
 def renditions(tmp_path: Path) -> Path:
-    make_folders(tmp_path / "imagenet-r", PART)
-    save(tmp_path / "imagenet-r" / PART[0] / "art_0.jpg", 10)
-    save(tmp_path / "imagenet-r" / PART[3] / "cartoon_1.jpg", 90)
-    save(tmp_path / "imagenet-r" / PART[199] / "toy_2.jpg", 200)
-    return tmp_path
+    return make_part(tmp_path, "imagenet-r")
 
 
 def test_the_synsets_are_the_thousand_of_imagenet_in_order() -> None:
@@ -63,14 +74,21 @@ def test_the_synsets_are_the_thousand_of_imagenet_in_order() -> None:
     assert {number: names[number] for number in known} == known
 
 
-def test_labels_of_imagenet_r_count_its_own_classes_and_name_those_of_the_model(renditions: Path) -> None:
-    (domain,) = imagenet_r(renditions)
+@pytest.mark.parametrize(
+    ("name", "read", "first"),
+    [("imagenet-r", imagenet_r, (1, 2, 4, 6, 8)), ("imagenet-a", imagenet_a, (6, 11, 13, 15, 17))],
+)
+def test_labels_count_the_classes_of_the_data_and_name_those_of_the_model(
+    name: str, read: Callable[[Path], list[Domain]], first: tuple[int, ...], tmp_path: Path
+) -> None:
+    place = make_part(tmp_path, name)
+    (domain,) = read(place)
     assert domain.images.y.tolist() == [0, 3, 199] and domain.classes == 200
-    assert domain.model_classes is not None and domain.model_classes[:5] == (1, 2, 4, 6, 8)
+    assert domain.model_classes is not None and domain.model_classes[:5] == first
     assert domain.images.take(slice(None)).x.shape == (3, 3, 224, 224)
     assert domain.images.take(slice(1, 2)).x.float().mean() == pytest.approx(90, abs=2)
-    (again,) = imagenet_r(renditions / "imagenet-r")  # the folder itself
-    assert (again.name, again.model_classes) == ("imagenet-r", domain.model_classes)
+    (again,) = read(place / name)  # the folder itself
+    assert (again.name, again.model_classes) == (name, domain.model_classes)
 
 
 def test_the_classes_of_imagenet_r_and_a_are_the_published_ones(renditions: Path, tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def stream_of(
         clean=opened.clean,
         source=source,
         options=protocol.with_options(procedure.options),
+        named=work.inputs.corruptions is not None,
         progress=progress,
     )
     return protocol.stream(parts)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
-from ctta.bench.compare import NONE, Row, differences, write_table
+from ctta.bench.compare import NONE, Row, differences, notes, write_table
 from ctta.bench.record import Record
 from ctta.bench.steps import StepFacts, wrong_in
 from ctta.errors import UnlikeRuns
-from ctta.method_table import AFTER, AFTER_NOTE
+from ctta.method_table import AFTER
 from ctta.protocol import protocol_of
 
 #: Reads the step log of a run; None if the run has none.
@@ -65,11 +65,13 @@ class Pairing:
         against: Label of the row that the others are compared with.
         differences: One entry for each other row, in the order of the table.
         unpaired: Why a row is left out, by label.
+        notes: What a reader must know about some of the rows, as below any table of them.
     """
 
     against: str
     differences: tuple[Difference, ...]
     unpaired: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The pairing as a JSON object."""
@@ -107,7 +109,8 @@ def pair_rows(
             if strict:
                 raise
             unpaired[row.label] = str(error)
-    return Pairing(chosen.label, tuple(found), unpaired)
+    shown = [row for row in table if row.label not in unpaired]
+    return Pairing(chosen.label, tuple(found), unpaired, tuple(notes(shown)))
 
 
 def paired_difference(
@@ -202,8 +205,7 @@ def paired_table(pairing: Pairing, form: str = "text") -> str:
         ]
         for found in pairing.differences
     ]
-    marked = any(AFTER in label for label in (pairing.against, *(found.label for found in pairing.differences)))
-    return write_table([head, *body], form, notes=[AFTER_NOTE] if marked else [])
+    return write_table([head, *body], form, notes=pairing.notes)
 
 
 def _chosen(table: Sequence[Row], against: str | None) -> Row:

@@ -138,8 +138,8 @@ def _ccc(parts: StreamParts) -> Stream:
     return ccc(
         parts.clean,
         measured.grid,
-        # The fifteen are the default if the user names none; CCC then makes its own choice.
-        None if set(names) == set(CORRUPTIONS) else names,
+        # If the user names no corruptions, CCC makes its own choice among the fifteen.
+        None if not parts.named and set(names) == set(CORRUPTIONS) else names,
         target=float(options["target"]),
         speed=int(options["speed"]),
         step=float(options["step"]),

@@ -51,6 +51,7 @@ class StreamParts:
         clean: The images before corruption, for protocols that need them.
         source: The source model, for protocols that choose images by its predictions.
         options: All options of the protocol, by name.
+        named: Whether the user named the domains, instead of taking all that the data have.
         progress: Called with the name of the current part, the number of images done and the total, while the source
             model is measured.
     """
@@ -64,6 +65,7 @@ class StreamParts:
     clean: Labelled | None = None
     source: Classifier | None = None
     options: Mapping[str, Option] = field(default_factory=dict)
+    named: bool = False
     progress: Callable[[str, int, int], None] | None = None
 
     @property
