@@ -3,7 +3,7 @@
 python scripts/figures.py                draw every figure whose runs exist
 python scripts/figures.py gamma beta     draw the figures of these experiments
 
-"tradeoff" is the error of every method against the cost of a step, which
+"tradeoff" and "tradeoff-ccc" are the error of every method against the cost of a step, which
 ``python -m benchmarks --only step --networks resnet20 --precisions fp32 --rounds 3 --keep-freed-memory`` measures with
 ``--json docs/results/costs.json``. The prototypes are drawn from adapted models, which are not published: `ctta
 reproduce prototypes` draws them.
@@ -12,7 +12,7 @@ reproduce prototypes` draws them.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ctta._system.files import write_atomically
@@ -39,19 +39,25 @@ FIGURES = {
     "entropy": 2000,
     "teacher": 2000,
 }
-TRADEOFF = "tradeoff"
+#: The runs of each figure of error against cost.
+TRADEOFFS: dict[str, Callable[[Sequence[Record]], list[Record]]] = {
+    "tradeoff": lambda records: usual_runs(records, DATASET, MODEL, 2000),
+    "tradeoff-ccc": lambda records: [
+        r for r in records if (r.spec.protocol_name, r.spec.model_name, r.spec.images) == ("ccc", MODEL, 30000)
+    ],
+}
 
 
 def main() -> None:
     """Draw the figures."""
-    known = [*FIGURES, *([TRADEOFF] if COSTS.exists() else [])]
+    known = [*FIGURES, *(TRADEOFFS if COSTS.exists() else [])]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("names", nargs="*", metavar="figure", help=f"of {', '.join(known)}; all by default")
     names = parser.parse_args().names or known
     records = read_records(RESULTS)
     for name in names:
-        if name == TRADEOFF:
-            _write(name, plot_error_by_cost(methods_by_cost(records)).svg())
+        if name in TRADEOFFS:
+            _write(name, plot_error_by_cost(methods_by_cost(TRADEOFFS[name](records))).svg())
             continue
         for drawing in experiment(name).drawings:
             title = f"{drawing.title}: {SETTINGS[DATASET].name}, {MODEL}"
@@ -73,10 +79,14 @@ def outcomes(name: str, records: Sequence[Record]) -> list[Outcome]:
     return [Outcome(cell, of_cell, RESULTS) for cell, of_cell in runs if of_cell]
 
 
-def methods_by_cost(records: Sequence[Record]) -> list[Method]:
-    """Return every method, or form of one, with a measured cost and a run on 2,000 images that beats the source."""
+def methods_by_cost(found: Sequence[Record]) -> list[Method]:
+    """Return every method, or form of one, with a measured cost and a run that beats the source.
+
+    Args:
+        found: The runs on one stream.
+    """
     costs = costs_of_steps()
-    runs = {label_of(run.spec, source_free=True): run for run in usual_runs(records, DATASET, MODEL, 2000)}
+    runs = {label_of(run.spec, source_free=True): run for run in found}
     return [
         Method(label_of(run.spec, source_free=True, predicts_first=run.predicts_first), costs[label], run.mean)
         for label, run in runs.items()

@@ -10,14 +10,15 @@ With `` by-domain`` at the end the table has one column per domain; with `` grid
 a row for each value of the first and a column for each of the second. Rows are averaged over the seeds that all of them
 have.
 
-``<!-- networks: DATASET IMAGES MODEL[=NORM] ... -->`` is a table of every method on several networks, with seed 0, and
-the cost of a step as docs/results/costs.json has it. Methods with an optimizer published for networks with the norm
-layers NORM ("layer", "group") have a second row for it.
+``<!-- networks: DATASET IMAGES MODEL[=NORM] ... -->`` is a table of every method, and of forms that have papers of
+their own, on several networks, with seed 0, and the cost of a step as docs/results/costs.json has it. Methods with an
+optimizer published for networks with the norm layers NORM ("layer", "group") have a second row for it.
 
 ``<!-- runs: DATASET MODEL PROTOCOL SEVERITY BATCH IMAGES AGAINST [COLUMN ...] -->`` is a table of all runs on one
 stream, with the difference of every row from the row AGAINST on the same images, and its standard error. PROTOCOL is
 followed by its options and rounds, such as ``correlated:concentration=0.01`` or ``recurring:times=10``; SEVERITY or
-IMAGES that a stream does not have is "-". A COLUMN is a domain, or "rounds" for the error of each round.
+IMAGES that a stream does not have is "-". A COLUMN is a domain, "rounds" for the error of each round, or "cost" for the
+cost of a step.
 
 If there are runs on several files or sets of domains, the region says which it shows: ``@data=DIGEST``, the first
 digits of the digest of the data, and ``@domains=NUMBER``. ``@seeds=NUMBER`` leaves out rows of runs with fewer seeds.
@@ -48,6 +49,11 @@ from docgen.run_commands import commands_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 COSTS = DOCS / "results" / "costs.json"
+#: Forms of methods that have a paper of their own, by label: the method and its settings.
+FORMS: Mapping[str, tuple[str, dict[str, object]]] = {
+    "asr base=roid": ("asr", {"base": "roid"}),
+    **{f"{name} loss=come": (name, {"loss": "come"}) for name in ("eata", "sar", "tent")},
+}
 REGION = re.compile(r"(<!-- (table|networks|runs): ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -123,11 +129,11 @@ def network_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     norms = {model: norm or None for model, _, norm in (network.partition("=") for network in networks)}
     runs = [r for r in records if r.spec.data_name == dataset and r.spec.images == int(images) and _plain(r)]
     rows: dict[str, list[Record | None]] = {}
-    for name in built_in():
-        rows[name + after_mark(name)] = [_run_of(name, model, {}, runs) for model in norms]
+    for label, (name, settings) in {**{name: (name, {}) for name in built_in()}, **FORMS}.items():
+        rows[label + after_mark(name)] = [_run_of(name, model, settings, runs) for model in norms]
         if method(name).norm_recipes:
-            rows[f"{name}, `--norm`"] = [
-                None if norm is None else _run_of(name, model, _norm_settings(name, norm, dataset), runs)
+            rows[f"{label}, `--norm`"] = [
+                None if norm is None else _run_of(name, model, settings | _norm_settings(name, norm, dataset), runs)
                 for model, norm in norms.items()
             ]
     rows = {label: row for label, row in rows.items() if any(row)}
@@ -158,17 +164,19 @@ def run_lines(what: Sequence[str], records: Sequence[Record], *, least_seeds: in
     table = rows([record for record in found if record.spec.seed in shared])
     pairing = pair_rows(table, lambda record: RunFolder(DOCS / "results" / record.address).read_steps(), against)
     differences = {difference.label: str(difference) for difference in pairing.differences}
+    costs = costs_of_steps() if "cost" in columns else {}
     body = [
         [
             row.label.replace("*", "\\*"),
             f"{row.mean:.2f}" + ("" if row.spread is None else f" ± {row.spread:.2f}"),
             differences.get(row.label, ""),
-            *(_column(name, row.records) for name in columns),
+            *(_cost(row.label, costs) if name == "cost" else _column(name, row.records) for name in columns),
             str(len(row.seeds)),
         ]
         for row in sorted(table, key=lambda row: row.mean)
     ]
-    head = ["", "error", f"difference from {against}", *columns, "seeds"]
+    titles = ("cost of a step" if name == "cost" else name for name in columns)
+    head = ["", "error", f"difference from {against}", *titles, "seeds"]
     return [
         _line(head),
         "|" + "---|" * len(head),

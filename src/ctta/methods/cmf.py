@@ -29,8 +29,8 @@ class CMF(ROID):
     source; CMF pulls them towards a hidden model, which drifts back to the source and is corrected by every new
     student. The filter derives the strength of that correction from the variance that it attributes to the drift.
 
-    The fewer parameters are trained, the smaller that variance. For small networks the correction is rounded to zero:
-    the hidden model stays at the source, and CMF is ROID.
+    The fewer parameters are trained, the smaller that variance, and the less a student moves the hidden model. On small
+    networks it stays near the source, and CMF is nearly ROID.
 
     Args:
         model: The source model, or a `Classifier` around it.

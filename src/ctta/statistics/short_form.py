@@ -13,7 +13,10 @@ from ctta.statistics.kinds import Auto, Batch, Misfit, Moving, Prior, Share, Sou
 _SHORT: tuple[type[_Short], ...] = (Batch, Source, Prior, Share, Misfit, Moving, Auto)
 _KINDS: Mapping[str, Callable[..., _Short]] = {kind.name: kind for kind in _SHORT}
 #: The accepted forms of an argument, for messages.
-WORDS = "'batch', 'source', 'prior:16', 'share:0.4', 'misfit', 'moving:0.05', 'auto' or a ctta.statistics.Statistics"
+WORDS = (
+    "'batch', 'source', 'prior:16' (images, 0 or more), 'share:0.4' (0 to 1), 'misfit', 'moving:0.05' (0 to 1), "
+    "'auto' or a ctta.statistics.Statistics"
+)
 
 
 def as_statistics(given: object) -> Statistics:
