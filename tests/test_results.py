@@ -115,6 +115,8 @@ def test_a_table_of_networks_shows_every_method_with_its_cost_and_gain_over_the_
         run_on("ln", "tent", 7, settings={"optimizer": "adam", "lr": 0.001}),
         run_on("ln", "tent", 2, settings=TENT_WITH_LAYER_NORM),
         run_on("ln", "lame", 9, settings={"affinity": "rbf", "k": 5}),
+        run_on("bn", "tent", 4, settings={"loss": "come"}),
+        run_on("ln", "tent", 3, settings=TENT_WITH_LAYER_NORM | {"loss": "come"}),
         run_on("ln", "tent", 1, settings={"lr": 0.5}),  # other settings than a recipe's
         run_on("ln", "roid", 1, batch_size=10),
         run_on("ln", "roid", 1, severity=3),
@@ -125,6 +127,8 @@ def test_a_table_of_networks_shows_every_method_with_its_cost_and_gain_over_the_
         "| source | 0.8 | 50.0 | 60.0 |",
         "| lame† | 1.0 | – | 90.0 (+30.0) |",
         "| tent | 2.1 | **30.0** (-20.0) | 70.0 (+10.0) |",
+        "| tent loss=come | – | 40.0 (-10.0) | – |",
+        "| tent loss=come, `--norm` | – | – | 30.0 (-30.0) |",
         "| tent, `--norm` | 2.1 | – | **20.0** (-40.0) |",
     ]
     assert lines[-2] == "for method in source lame tent; do ctta run $method cifar10-c; done"
@@ -160,15 +164,16 @@ def test_a_table_of_runs_keeps_protocols_with_other_options_and_rounds_apart(
     for record, wrong in zip(records, (5, 5, 6, 3), strict=True):
         write_run(tmp_path / "results", record.to_json(), steps_of((wrong,) * len(CORRUPTIONS), CORRUPTIONS))
     monkeypatch.setattr(results, "DOCS", tmp_path)
+    monkeypatch.setattr(results, "costs_of_steps", lambda: {"tent": 2.06})
 
     def rows(*what: str) -> list[str]:
         lines: list[str] = results.run_lines(["cifar10-c", "bn", *what], records)
         return lines[2 : lines.index("")]
 
     assert rows("correlated", "5", "200", "40", "source") == ["| source | 50.00 |  | 1 |"]
-    assert rows("correlated:concentration=0.01", "5", "200", "40", "source", "fog") == [
-        "| tent | 30.00 | -30.00 ± 0.00 | 30.0 | 1 |",
-        "| source | 60.00 |  | 60.0 | 1 |",
+    assert rows("correlated:concentration=0.01", "5", "200", "40", "source", "fog", "cost") == [
+        "| tent | 30.00 | -30.00 ± 0.00 | 30.0 | 2.1 | 1 |",
+        "| source | 60.00 |  | 60.0 | – | 1 |",
     ]
     rounds = rows("recurring:times=2", "-", "200", "40", "source", "rounds")
     assert rounds == ["| source | 50.00 |  | 60.0, 40.0 | 1 |"]
