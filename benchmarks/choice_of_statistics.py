@@ -153,7 +153,8 @@ def main(arguments: list[str] | None = None) -> None:
         cells = [f"{row[statistics]:.1f}" for statistics in choices]
         print(f"| {kind} | " + " | ".join(cells) + f" | {row['auto'] - min(row[f] for f in FIXED):+.1f} |", flush=True)
     if args.json is not None:
-        write_atomically(args.json, json.dumps(found, indent=1).encode())
+        record = {"model": args.model, "method": args.method, "half": args.half, "errors": found}
+        write_atomically(args.json, (json.dumps(record, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -1,0 +1,99 @@
+"""Fill the tables of docs/statistics.md from the measurements below docs/results/statistics.
+
+python scripts/statistics_tables.py            write the page
+python scripts/statistics_tables.py --check    write nothing; exit 1 if the page is stale
+
+``python -m benchmarks.choice_of_statistics --json FILE`` makes a measurement. A region of the page ends with
+``<!-- end -->``. ``<!-- choice: FILE -->`` is a table of every kind of stream, and ``<!-- choices: FILE ... -->`` sums
+up several measurements.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+
+from ctta._system.files import write_atomically
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "statistics.md"
+MEASURED = PAGE.parent / "results" / "statistics"
+FIXED = ("source", "share:0.2", "share:0.4", "share:0.7", "batch")
+REGION = re.compile(r"(<!-- (choices?): ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+#: The error of each choice of statistics, by the kind of stream.
+Errors = Mapping[str, Mapping[str, float]]
+
+
+def main() -> int:
+    """Write the page, or check it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is stale")
+    check = parser.parse_args().check
+    text = PAGE.read_text(encoding="utf-8")
+    if (fresh := filled(text)) == text:
+        return 0
+    if check:
+        print("docs/statistics.md is stale: run python scripts/statistics_tables.py")  # noqa: T201
+        return 1
+    write_atomically(PAGE, fresh.encode())
+    return 0
+
+
+def filled(text: str) -> str:
+    """Return the page with its tables filled in."""
+
+    def table(found: re.Match[str]) -> str:
+        begin, kind, names, end = found.groups()
+        errors = {name: read(name) for name in names.split()}
+        made = summary(errors) if kind == "choices" else by_stream(*errors.values())
+        return begin + "\n".join(made) + "\n" + end
+
+    return REGION.sub(table, text)
+
+
+def read(name: str) -> Errors:
+    """Read the errors of a measurement."""
+    errors: Errors = json.loads((MEASURED / f"{name}.json").read_bytes())["errors"]
+    return errors
+
+
+def by_stream(errors: Errors) -> list[str]:
+    """Return a table with a row for every kind of stream."""
+    choices = list(next(iter(errors.values())))
+    body = [
+        [kind, *(f"{row[choice]:.1f}" for choice in choices), f"{behind('auto', row):+.1f}"]
+        for kind, row in errors.items()
+    ]
+    return _table(["stream", *choices, "auto - best"], body)
+
+
+def summary(measurements: Mapping[str, Errors]) -> list[str]:
+    """Return a table with the mean error of every choice and, in brackets, how far it is at most behind the best."""
+    choices = [*FIXED, "auto"]
+    body = []
+    for name, errors in measurements.items():
+        rows = list(errors.values())
+        worst = {choice: max(behind(choice, row) for row in rows) for choice in choices}
+        near = sum(round(behind("auto", row), 6) <= 0.5 for row in rows)
+        shown = [f"{mean(row[choice] for row in rows):.1f} ({worst[choice]:.1f})" for choice in choices]
+        model, method = name.rsplit("_", 1)
+        body.append([f"`{model}`", method, *shown, f"{near} of {len(rows)}"])
+    return _table(["network", "method", *choices, "`auto` within 0.5"], body)
+
+
+def behind(choice: str, row: Mapping[str, float]) -> float:
+    """Return the error of a choice minus that of the best fixed one."""
+    return row[choice] - min(row[fixed] for fixed in FIXED)
+
+
+def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

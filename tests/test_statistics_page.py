@@ -1,0 +1,32 @@
+"""The tables of docs/statistics.md match the measurements in docs/results/statistics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import statistics_tables as tables
+
+
+def test_the_tables_of_the_page_are_fresh() -> None:
+    text = tables.PAGE.read_text(encoding="utf-8")
+    assert tables.filled(text) == text, "run python scripts/statistics_tables.py"
+
+
+def test_a_table_says_how_far_auto_is_behind_the_best_fixed_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {"source": 10.0, "share:0.2": 12.0, "share:0.4": 14.0, "share:0.7": 20.0, "batch": 30.0, "misfit": 1.0}
+    errors = {"clean, 64": row | {"auto": 10.5}, "noise, 64": row | {"source": 60.0, "auto": 15.0}}
+    (tmp_path / "net_bn.json").write_text(json.dumps({"errors": errors}))
+    monkeypatch.setattr(tables, "MEASURED", tmp_path)
+    page = "<!-- choice: net_bn -->\nstale\n<!-- end -->\n<!-- choices: net_bn -->\n<!-- end -->\n"
+    lines = tables.filled(page).splitlines()
+    assert "stale" not in lines
+    assert lines[3] == "| clean, 64 | 10.0 | 12.0 | 14.0 | 20.0 | 30.0 | 1.0 | 10.5 | +0.5 |"
+    # Means and largest gaps by hand: the best fixed choice has 10 and 12.
+    assert lines[-2] == (
+        "| `net` | bn | 35.0 (48.0) | 12.0 (2.0) | 14.0 (4.0) | 20.0 (10.0) | 30.0 (20.0) | 12.8 (3.0) | 1 of 2 |"
+    )
