@@ -12,11 +12,11 @@ from torch.nn.functional import pad
 from ctta.corruptions import corrupt
 from ctta.corruptions.bands import Band, _chosen, multiply_across, multiply_down
 from ctta.corruptions.blur import _disk, _zoomed_by_matrices, zoom_blur
-from ctta.corruptions.digital import jpeg_compression
 from ctta.corruptions.draws import Draws
 from ctta.corruptions.edges import canny, distance
 from ctta.corruptions.filters import _gaussian_matrix, convolve, gaussian
 from ctta.corruptions.glass import scan_sources
+from ctta.corruptions.jpeg import jpeg_compression
 from ctta.corruptions.motion import _accumulated, _extended, _gathered, motion
 from ctta.corruptions.plasma import plasma
 from ctta.corruptions.poisson import poisson

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ctta.corruption_names import CORRUPTIONS, HELD_OUT
-from ctta.corruptions import blur, colour, digital, glass, noise, spatter, weather
+from ctta.corruptions import blur, colour, digital, glass, jpeg, noise, spatter, weather
 from ctta.corruptions.constants import Constants, Scale, constants_at
 from ctta.corruptions.draws import Draws
 from ctta.corruptions.frost_sheets import frost_source
@@ -42,7 +42,7 @@ _FUNCTIONS: Final[dict[str, _Corruption]] = {
     "contrast": digital.contrast,
     "elastic_transform": digital.elastic_transform,
     "pixelate": digital.pixelate,
-    "jpeg_compression": digital.jpeg_compression,
+    "jpeg_compression": jpeg.jpeg_compression,
     "speckle_noise": noise.speckle_noise,
     "gaussian_blur": blur.gaussian_blur,
     "spatter": spatter.spatter,
