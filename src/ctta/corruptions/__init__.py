@@ -61,7 +61,7 @@ _CHUNK: Final = 2**20
 #: The same for corruptions with large intermediate results, which the allocator would otherwise page in every time.
 _SMALL_CHUNKS: Final = {
     **{"shot_noise": 2**18, "defocus_blur": 2**16, "glass_blur": 2**18},
-    **{"motion_blur": 2**19, "zoom_blur": 2**19},
+    **{"motion_blur": 2**19, "zoom_blur": 2**19, "elastic_transform": 2**17},
 }
 #: Added before truncation: a result rounded to just below a whole grey level would otherwise lose a full level.
 _SLACK: Final = 2**-10
