@@ -20,11 +20,12 @@ from ctta.errors import ImageShape
 _core: Any = Image.core  # type: ignore[attr-defined] # the codecs, which have no types
 #: Bytes that the encoder may write at once.
 _BUFFER: Final = 2**16
-#: Rows of pixels that are encoded together; with grey images, half as many.
+#: Rows of pixels that are encoded together in colour; in grey, half as many.
 _ROWS: Final = 16
-_FRAME, _SCAN = 0xC0, 0xDA  # the segments before the size and before the pixels
+#: The segments that hold the size and that end the header.
+_FRAME, _SCAN = 0xC0, 0xDA
 _END: Final = b"\xff\xd9"
-#: The marker between two restarts. In the code of pixels, zero follows every other byte of ones.
+#: What marks a restart: in the code of pixels, any other byte of ones is followed by zero.
 _RESTART: Final = re.compile(b"\xff[\xd0-\xd7]")
 
 
@@ -79,13 +80,14 @@ def _cut(code: bytes, height: int) -> list[bytes]:
 
     Nothing is carried over a restart, so that what stands between two is an image encoded by itself.
     """
-    header, at = bytearray(code), 2
-    while code[at + 1] != _SCAN:
-        if code[at + 1] == _FRAME:
-            header[at + 5 : at + 7] = height.to_bytes(2, "big")
-        at += 2 + int.from_bytes(code[at + 2 : at + 4], "big")
-    at += 2 + int.from_bytes(code[at + 2 : at + 4], "big")
-    return [bytes(header[:at]) + pixels + _END for pixels in _RESTART.split(code[at : -len(_END)])]
+    pieces, kind, at = [code[:2]], 0, 2
+    while kind != _SCAN:
+        kind, end = code[at + 1], at + 2 + int.from_bytes(code[at + 2 : at + 4], "big")
+        segment = code[at:end]
+        pieces.append(segment[:5] + height.to_bytes(2, "big") + segment[7:] if kind == _FRAME else segment)
+        at = end
+    header = b"".join(pieces)
+    return [header + pixels + _END for pixels in _RESTART.split(code[at : -len(_END)])]
 
 
 def _encode(picture: Image.Image, box: tuple[int, int, int, int], settings: tuple[object, ...]) -> bytes:
