@@ -58,10 +58,10 @@ _DETERMINISTIC: Final = frozenset(
 _SMALLEST_SIDE: Final = 16
 #: Values processed at once: bounds memory, and is little enough for the allocator to keep it and not page it in anew.
 _CHUNK: Final = 2**18
-#: The same for corruptions with larger intermediate results, or with many small steps that more images share.
+#: The same for corruptions with larger intermediate results, or with few, or with many steps that more images share.
 _CHUNKS: Final = {
     **{"defocus_blur": 2**16, "elastic_transform": 2**17},
-    **{"snow": 2**19, "fog": 2**19},
+    **{"snow": 2**19, "fog": 2**19, "contrast": 2**20, "pixelate": 2**20},
 }
 #: Added before truncation: a result rounded to just below a whole grey level would otherwise lose a full level.
 _SLACK: Final = 2**-10
