@@ -9,17 +9,18 @@ import torch
 from PIL import Image
 from torch.nn.functional import pad
 
-from ctta.corruptions import corrupt
+from ctta.corruptions import corrupt, jpeg
 from ctta.corruptions.bands import Band, _chosen, multiply_across, multiply_down
 from ctta.corruptions.blur import _disk, _zoomed_by_matrices, zoom_blur
-from ctta.corruptions.digital import jpeg_compression
 from ctta.corruptions.draws import Draws
 from ctta.corruptions.edges import canny, distance
-from ctta.corruptions.filters import _gaussian_matrix, convolve, gaussian
+from ctta.corruptions.filters import _gaussian_matrix, _inverse, _whole_inverse, convolve, gaussian
 from ctta.corruptions.glass import scan_sources
+from ctta.corruptions.jpeg import _settings, jpeg_compression
 from ctta.corruptions.motion import _accumulated, _extended, _gathered, motion
 from ctta.corruptions.plasma import plasma
 from ctta.corruptions.poisson import poisson
+from ctta.corruptions.taps import pixel_taps
 
 
 def images(count: int = 2, channels: int = 3, height: int = 20, width: int = 24) -> torch.Tensor:
@@ -285,6 +286,46 @@ def test_zoom_of_large_images_has_the_bits_of_the_products(height: int, width: i
     x = images(2, 3, height, width)
     expected = _zoomed_by_matrices(x, np.arange(1, 1.31, 0.03).tolist()[1:]) / 12
     assert torch.equal(zoom_blur(x, {"end": 1.31, "step": 0.03}, Draws(x[:0])), expected)
+
+
+@pytest.mark.parametrize(("count", "height", "width"), [(5, 32, 32), (3, 17, 30), (4, 96, 130), (8, 224, 224)])
+def test_zoom_of_many_images_has_the_bits_of_the_products(count: int, height: int, width: int) -> None:
+    x = images(count, 3, height, width)
+    expected = _zoomed_by_matrices(x, np.arange(1, 1.26, 0.01).tolist()[1:]) / 27
+    assert torch.equal(zoom_blur(x, {"end": 1.26, "step": 0.01}, Draws(x[:0])), expected)
+
+
+def test_taps_round_the_terms_one_by_one_where_the_product_does() -> None:
+    across, down = pixel_taps(3, 20, 24, 1.3) or pytest.fail("the taps are not the product")
+    x = torch.rand(20 * 24, 5)
+    first, second = (x[some] * weight[:, None] for some, weight in zip(across.sources.T, across.weights.T, strict=True))
+    every = torch.arange(len(across.sources), dtype=torch.int32)
+    assert torch.equal(across._replace(rounded_twice=every).apply(x), first + second)
+    assert torch.allclose(across.apply(x), first + second, atol=1e-5)
+    assert down.apply(across.apply(x)).shape == x.shape
+
+
+def test_the_inverse_transform_of_some_rows_is_that_of_all() -> None:
+    x = torch.rand(2, 3, 24, 30)
+    spectrum = torch.fft.rfft2(x)
+    for inverse in (_inverse, _whole_inverse):
+        assert torch.allclose(inverse(spectrum, (24, 30), slice(5, 20)), x[..., 5:20, :], atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("size", [(32, 32), (48, 17), (40, 32), (33, 20)])
+@pytest.mark.parametrize("restarts", [True, False])
+def test_jpeg_of_a_batch_is_what_pillow_saves(
+    mode: str, size: tuple[int, int], restarts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not restarts:  # as with the first releases of Pillow 10
+        monkeypatch.setattr(jpeg, "_settings", lambda mode, quality, rows=0: _settings(mode, quality))
+    x = images(70, len(mode), *size)
+    found = jpeg_compression(x, {"quality": 30}, Draws(x[:0]))
+    for image, result in zip(x.permute(0, 2, 3, 1), found.permute(0, 2, 3, 1), strict=True):
+        file = io.BytesIO()
+        Image.fromarray(image.contiguous().numpy().squeeze()).save(file, "JPEG", quality=30)
+        assert np.array_equal(result.numpy(), np.asarray(Image.open(file)).reshape(*size, len(mode)))
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ctta.corruption_names import CORRUPTIONS, HELD_OUT
-from ctta.corruptions import blur, colour, digital, glass, noise, spatter, weather
+from ctta.corruptions import blur, colour, digital, glass, jpeg, noise, spatter, weather
 from ctta.corruptions.constants import Constants, Scale, constants_at
 from ctta.corruptions.draws import Draws
 from ctta.corruptions.frost_sheets import frost_source
@@ -42,7 +42,7 @@ _FUNCTIONS: Final[dict[str, _Corruption]] = {
     "contrast": digital.contrast,
     "elastic_transform": digital.elastic_transform,
     "pixelate": digital.pixelate,
-    "jpeg_compression": digital.jpeg_compression,
+    "jpeg_compression": jpeg.jpeg_compression,
     "speckle_noise": noise.speckle_noise,
     "gaussian_blur": blur.gaussian_blur,
     "spatter": spatter.spatter,
@@ -56,12 +56,12 @@ _DETERMINISTIC: Final = frozenset(
     }
 )
 _SMALLEST_SIDE: Final = 16
-#: Values processed at once: bounds memory and stays within the cache.
-_CHUNK: Final = 2**20
-#: The same for corruptions with large intermediate results, which the allocator would otherwise page in every time.
-_SMALL_CHUNKS: Final = {
-    **{"shot_noise": 2**18, "defocus_blur": 2**16, "glass_blur": 2**18},
-    **{"motion_blur": 2**19, "zoom_blur": 2**18},
+#: Values processed at once: bounds memory, and is little enough for the allocator to keep it and not page it in anew.
+_CHUNK: Final = 2**18
+#: The same for corruptions with larger intermediate results, or with few, or with many steps that more images share.
+_CHUNKS: Final = {
+    **{"defocus_blur": 2**16, "elastic_transform": 2**17},
+    **{"snow": 2**19, "fog": 2**19, "contrast": 2**20, "pixelate": 2**20},
 }
 #: Added before truncation: a result rounded to just below a whole grey level would otherwise lose a full level.
 _SLACK: Final = 2**-10
@@ -132,7 +132,7 @@ def corrupt_at(images: Tensor, name: str, severity: float, *, seed: int = 0, sca
         severity = int(severity)  # 5 and 5.0 must draw the same random numbers
     levels, seed = _to_levels(images), int(seed)
     c = constants_at(name, severity, min(images.shape[-2:]), scale)
-    per_chunk = max(1, _SMALL_CHUNKS.get(name, _CHUNK) // levels[0].numel())
+    per_chunk = max(1, _CHUNKS.get(name, _CHUNK) // levels[0].numel())
     result = torch.empty_like(levels)
     for part, out in zip(torch.split(levels, per_chunk), torch.split(result, per_chunk), strict=True):
         _apply(part, out, name, c, seed, severity)

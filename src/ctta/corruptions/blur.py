@@ -14,11 +14,13 @@ from ctta.corruptions.constants import Constants
 from ctta.corruptions.draws import Draws
 from ctta.corruptions.filters import convolve, gaussian, separable
 from ctta.corruptions.motion import motion
-from ctta.corruptions.taps import ZoomTaps, zoom_taps
+from ctta.corruptions.taps import ZoomTaps, pixel_taps, zoom_taps
 from ctta.corruptions.zoom import central_crop, zoom_matrix
 
-#: Images of at least this side are zoomed by taps instead of matrices, which are faster for small ones.
-_TAPPED: Final = 96
+#: At least this many planes are zoomed together.
+_MANY: Final = 8
+#: Fewer planes are zoomed by matrices, which are faster than taps below this side.
+_LARGE: Final = 96
 
 
 def defocus_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
@@ -57,15 +59,23 @@ def zoom_blur(x: Tensor, c: Constants, draws: Draws) -> Tensor:
     if not factors:
         return x.float()
     # The first factor is 1, and that zoom is the image itself.
-    zooms = [zoom_taps(*x.shape[1:], factor) for factor in factors[1:]] if min(x.shape[2:]) >= _TAPPED else []
-    taps = [zoom for zoom in zooms if zoom is not None]
-    by_taps = len(taps) == len(factors) - 1
-    total = _zoomed_by_taps(x, taps) if by_taps else _zoomed_by_matrices(x, factors[1:])
+    total = _sum_of_zooms(x, factors[1:])
     return total.div_(len(factors) + 1)
 
 
+def _sum_of_zooms(x: Tensor, factors: list[float]) -> Tensor:
+    """Return the sum of the images, themselves again, and their zooms, in the fastest of three ways."""
+    many, large = len(x) * x.shape[1] >= _MANY, min(x.shape[2:]) >= _LARGE
+    find = pixel_taps if many else zoom_taps
+    zooms = [find(*x.shape[1:], factor) for factor in factors] if many or large else []
+    taps = [zoom for zoom in zooms if zoom is not None]
+    if len(taps) < len(factors):
+        return _zoomed_by_matrices(x, factors)
+    return _zoomed_as_pixels(x, taps) if many else _zoomed_by_planes(x, taps)
+
+
 def _zoomed_by_matrices(x: Tensor, factors: list[float]) -> Tensor:
-    """Return the sum of the images, themselves again, and their zooms."""
+    """As `_sum_of_zooms`, whatever the images and the processor."""
     levels = x.float()
     height, width = x.shape[-2:]
     total = levels * 2
@@ -76,14 +86,25 @@ def _zoomed_by_matrices(x: Tensor, factors: list[float]) -> Tensor:
     return total
 
 
-def _zoomed_by_taps(x: Tensor, zooms: list[ZoomTaps]) -> Tensor:
-    """As `_zoomed_by_matrices`, for large images."""
+def _zoomed_as_pixels(x: Tensor, zooms: list[ZoomTaps]) -> Tensor:
+    """As `_sum_of_zooms`, for many planes: the same pixel of all of them is one row."""
+    height, width = x.shape[2:]
+    pixels = torch.empty(height * width, len(x) * x.shape[1])
+    pixels.copy_(x.view(-1, height * width).float().T)
+    total = pixels * 2
+    for zoom in zooms:
+        total += zoom.down.apply(zoom.across.apply(pixels))
+    return total.T.contiguous().view(x.shape)
+
+
+def _zoomed_by_planes(x: Tensor, zooms: list[ZoomTaps]) -> Tensor:
+    """As `_sum_of_zooms`, for few large images."""
     levels = x.float()
     total = levels * 2
     height, width = x.shape[2:]
     # One plane at a time stays within the cache.
     for plane, out in zip(levels.view(-1, height, width), total.view(-1, height, width), strict=True):
-        lines = plane.T.contiguous()  # interpolation is fastest along the first axis
+        lines = plane.T.contiguous()  # sums of whole rows are the fastest
         for zoom in zooms:
             out.add_(zoom.down.apply(zoom.across.apply(lines).T.contiguous()))
     return total

@@ -1,26 +1,16 @@
-"""Digital corruptions: contrast, elastic transform, pixelation, JPEG."""
+"""Digital corruptions: contrast, elastic transform, pixelation."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from io import BytesIO
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
 from ctta.corruptions.constants import Constants
 from ctta.corruptions.draws import Draws
 from ctta.corruptions.filters import apply_across, apply_down, gaussian
-from ctta.errors import ImageShape
-
-_core: Any = Image.core  # type: ignore[attr-defined] # the codecs, which have no types
-#: Bytes that the JPEG encoder may write at once.
-_BUFFER = 2**16
 
 
 def contrast(x: Tensor, c: Constants, draws: Draws) -> Tensor:
@@ -128,62 +118,3 @@ def _box_matrix(size: int, smaller: int) -> Tensor:
 @lru_cache(maxsize=32)
 def _nearest_source(size: int, larger: int) -> Tensor:
     return ((torch.arange(larger, dtype=torch.float64) + 0.5) * (size / larger)).long()
-
-
-def jpeg_compression(x: Tensor, c: Constants, draws: Draws) -> Tensor:
-    """Encode as JPEG and decode, with Pillow.
-
-    Args:
-        x: (N, C, H, W), uint8.
-        c: `quality`, the JPEG quality passed to Pillow.
-        draws: Unused: this corruption is deterministic.
-    """
-    together = max(1, 2**16 // (x.shape[2] * x.shape[3]))
-    out = np.empty(x.shape, dtype=np.uint8)
-    for first in range(0, len(x), together):
-        some = slice(first, first + together)
-        _jpeg(x.numpy()[some], int(c["quality"]), out[some])
-    return torch.from_numpy(out)
-
-
-def _jpeg(images: NDArray[np.uint8], quality: int, out: NDArray[np.uint8]) -> None:
-    n, count, height, width = images.shape
-    channels = "RGB" if count == 3 else "L"
-    # Stack the images into one tall picture: Pillow interleaves channels faster than a permuted copy would.
-    planes = np.ascontiguousarray(images.swapaxes(0, 1))
-    bands = [Image.frombuffer("L", (width, n * height), plane, "raw", "L", 0, 1) for plane in planes]
-    tall = Image.merge(channels, bands)
-    settings = _jpeg_settings(channels, quality)
-    for top in range(0, n * height, height):
-        _recode(tall, (0, top, width, top + height), channels, settings)
-    for i, channel in enumerate(channels):
-        plane = np.frombuffer(tall.tobytes("raw", channel), dtype=np.uint8)
-        out[:, i] = plane.reshape(n, height, width)
-
-
-def _recode(picture: Image.Image, box: tuple[int, int, int, int], mode: str, settings: tuple[Any, ...]) -> None:
-    """Encode and decode a part of a picture in place.
-
-    With the codecs themselves: Pillow takes as long to write and parse the file around them, and to cut out the part.
-    """
-    encoder = _core.jpeg_encoder(mode, mode, *settings)
-    encoder.setimage(picture.im, box)
-    code, status = [], 0
-    while status == 0:
-        _, status, part = encoder.encode(_BUFFER)
-        code.append(part)
-    encoder.cleanup()
-    decoder = _core.jpeg_decoder(mode, mode, "")
-    decoder.setimage(picture.im, box)
-    consumed, failed = decoder.decode(b"".join(code))
-    decoder.cleanup()
-    if status < 0 or consumed >= 0 or failed:
-        raise ImageShape(f"Pillow could not encode a picture of {box[2]} x {box[3] - box[1]} pixels as JPEG.")
-
-
-@lru_cache(maxsize=16)
-def _jpeg_settings(channels: str, quality: int) -> tuple[object, ...]:
-    """Return what Pillow passes to its JPEG encoder for a picture saved with this quality."""
-    picture = Image.new(channels, (16, 16))
-    picture.save(BytesIO(), "JPEG", quality=quality)
-    return picture.encoderconfig

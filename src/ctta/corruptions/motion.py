@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -10,7 +12,7 @@ _NEGLIGIBLE = 1e-5
 #: Up to this many values per image, gathering all shifted copies is cheaper than adding them one by one.
 _SMALL = 2**14
 #: Gathered values processed at once.
-_CACHE = 2**18
+_CACHE = 2**17
 #: Values of the images whose borders are extended at once.
 _CHUNK = 2**16
 
@@ -57,6 +59,7 @@ def _margins(shifts: Tensor) -> tuple[int, int]:
     return max(0, -int(shifts.min())), max(0, int(shifts.max()))
 
 
+@lru_cache(maxsize=16)
 def _weights(radius: int, sigma: float) -> Tensor:
     weights = torch.exp(-(torch.arange(2 * radius + 1, dtype=torch.float64) ** 2) / (2 * max(sigma, 1e-9) ** 2))
     weights = weights[weights > _NEGLIGIBLE * weights.sum()]
@@ -71,11 +74,13 @@ def _gathered(padded: Tensor, tops: Tensor, lefts: Tensor, weights: Tensor, blur
     windows = padded.as_strided((padded.numel() - last, channels, height, width), (1, plane, row, 1))
     first = torch.arange(n)[:, None] * padded.stride(0) + tops * row + lefts
     together = max(1, _CACHE // (len(weights) * blurred[0].numel()))
-    kernel = weights.float()[None, None]
+    shifted = blurred.new_empty(together * len(weights), channels, height, width)  # reused, to stay within the cache
+    kernel = weights.float().expand(together, 1, -1)
     flat = blurred.view(n, 1, -1)
     for some, out in zip(torch.split(first, together), torch.split(flat, together), strict=True):
-        shifted = windows.index_select(0, some.flatten()).view(len(some), len(weights), -1)
-        torch.bmm(kernel.expand(len(some), -1, -1), shifted, out=out)
+        values = shifted[: some.numel()]
+        torch.index_select(windows, 0, some.flatten(), out=values)
+        torch.bmm(kernel[: len(some)], values.view(len(some), len(weights), -1), out=out)
 
 
 def _accumulated(padded: Tensor, tops: Tensor, lefts: Tensor, weights: Tensor, blurred: Tensor) -> None:
