@@ -34,8 +34,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from ctta.bench.compare import own_settings, rows
-from ctta.bench.defaults import batch_size, default_arguments
+from ctta.bench.compare import Row, own_settings, rows
+from ctta.bench.defaults import batch_size, default_arguments, recipe_named
 from ctta.bench.folder import RunFolder, read_records
 from ctta.bench.paired import pair_rows
 from ctta.bench.record import Record
@@ -167,7 +167,7 @@ def run_lines(what: Sequence[str], records: Sequence[Record], *, least_seeds: in
     costs = costs_of_steps() if "cost" in columns else {}
     body = [
         [
-            row.label.replace("*", "\\*"),
+            _short(row).replace("*", "\\*"),
             f"{row.mean:.2f}" + ("" if row.spread is None else f" ± {row.spread:.2f}"),
             differences.get(row.label, ""),
             *(_cost(row.label, costs) if name == "cost" else _column(name, row.records) for name in columns),
@@ -185,6 +185,16 @@ def run_lines(what: Sequence[str], records: Sequence[Record], *, least_seeds: in
         "",
         *_block(record for row in table for record in row.records),
     ]
+
+
+def _short(row: Row) -> str:
+    """The label of a row; that of a method from benchmarks/ without the digest of its file and what it has of Trio."""
+    spec = row.records[0].spec
+    name, own, _ = spec.method.partition("@")
+    if not own:
+        return row.label
+    recipe = recipe_named("trio", spec.data_name, spec.batch_size)
+    return " ".join([name, *(f"{k}={v}" for k, v in sorted(spec.settings.items()) if recipe.get(k) != v)])
 
 
 def _stream_of(record: Record) -> list[str]:

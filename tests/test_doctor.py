@@ -147,10 +147,22 @@ def test_the_doctor_says_all_that_adapt_chooses_and_marks_methods_that_see_the_b
     path.write_text(SOFTMAX_FILE)
     options = ["--image-size", "16", "--method", "lame", "--method", "tent"]
     told = " ".join(CliRunner().invoke(app, [f"{path}:logits", *options]).output.split())
-    for choice in ('precision="bf16" is faster', "Memory layout", "pass guard=False", "ms for 1,"):
+    for choice in ('precision="bf16" is faster', "Memory layout", "pass guard=False", "No window", "ms for 1,"):
         assert choice in told
     assert " lame† " in told and " tent " in told and "† predicts after using the batch" in told
     report = json.loads(CliRunner().invoke(app, [f"{path}:logits", "--method", "tent", "--json"]).stdout)
     assert len(report["computes"]) >= 3
     unmarked = CliRunner().invoke(app, [f"{path}:logits", "--method", "tent"]).output
     assert "†" not in unmarked
+
+
+def test_steps_are_timed_without_the_guard_which_costs_more_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[ctta.Adapter] = []
+
+    def note(adapter: ctta.Adapter, x: Tensor, *, repeats: int) -> float:
+        timed.append(adapter)
+        return 0.25 * len(x)
+
+    monkeypatch.setattr("ctta.doctor.seconds_per_step", note)
+    assert examine(net(), image_size=16, among={}).seconds == {1: 0.25, 16: 4.0}
+    assert [type(adapter) for adapter in timed] == [ctta.Trio, ctta.Trio]

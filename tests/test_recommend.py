@@ -126,15 +126,16 @@ def test_what_is_said_to_learn_is_what_learns_where_no_norm_layer_has_weights(no
 def test_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="ctta"):
         ctta.adapt(bn_cnn())
-    for expected in ("Trio", 'statistics="auto"', "mirror=False", "fp32", "guard=False"):
+    for expected in ("Trio", 'statistics="auto"', "mirror=False", "fp32", "No window", "guard=False"):
         assert expected in caplog.text
 
 
 def test_the_log_does_not_explain_what_was_overridden(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="ctta"):
-        ctta.adapt(bn_cnn(), statistics="prior:16", mirror=True, guard=False)
-        ctta.adapt(ln_vit(), learns_from="all", lr=1e-3, mirror=True, guard=False)
-    assert all(reason not in caplog.text for reason in ("auto", "norm layers learn", "no batch norm", "mirrored"))
+        ctta.adapt(bn_cnn(), statistics="prior:16", window=4, mirror=True, guard=False)
+        ctta.adapt(ln_vit(), learns_from="all", lr=1e-3, window=4, mirror=True, guard=False)
+    reasons = ("auto", "norm layers learn", "no batch norm", "mirrored", "No window")
+    assert all(reason not in caplog.text for reason in reasons)
 
 
 def test_the_doctor_says_why_it_recommends_nothing() -> None:

@@ -159,7 +159,9 @@ def how_it_computes(adapter: Adapter, given: Collection[str]) -> Iterator[str]:
     """
     if "precision" not in given:
         yield 'fp32: precision="bf16" is faster only on processors with bf16 instructions (docs/speed.md).'
-    inner = adapter.inner if isinstance(adapter, Guarded) else adapter
+    inner = inner_of(adapter)
+    if inner.window is None and "window" not in given:
+        yield "No window: every batch is learnt from as it comes, single images too."
     if inner._layout is torch.channels_last:
         yield "Memory layout channels_last, which is faster for convolutions."
     else:
@@ -189,6 +191,15 @@ def build(classifier: Classifier, advice: Recommendation, *, guard: bool = True,
         raise UnknownArgument(name, known, f"The method is {chosen}")
     adapter: Adapter = cls(classifier, **{**advice.arguments, **arguments})
     return Guarded(adapter) if guard and adapter.learns else adapter
+
+
+def inner_of(adapter: Adapter) -> Adapter:
+    """Return the adapter that learns, without its guard.
+
+    Args:
+        adapter: The adapter, which may be guarded.
+    """
+    return adapter.inner if isinstance(adapter, Guarded) else adapter
 
 
 def cautions(method: str, model: nn.Module, given: Collection[str]) -> list[str]:

@@ -159,6 +159,15 @@ def test_published_constants_at_their_own_sizes() -> None:
     assert constants("jpeg_compression", severity=1, side=224, scale="cifar") == {"quality": 80}
 
 
+def test_constants_of_fractional_severities_lie_on_the_line_between_the_published_ones() -> None:
+    assert constants("gaussian_noise", severity=4.5, side=32) == pytest.approx({"sd": 0.095})
+    assert constants("gaussian_noise", severity=0.5, side=32) == pytest.approx({"sd": 0.02})
+    assert constants("gaussian_noise", severity=0, side=32) == {"sd": 0}
+    assert constants("gaussian_noise", severity=5.0, side=32) == {"sd": 0.1}
+    with pytest.raises(ParameterError, match="from 0 to 5"):
+        constants("gaussian_noise", severity=5.5)
+
+
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("severity", [1, 5])
 def test_constants_between_the_scales_lie_between_and_join_them(name: str, severity: int) -> None:

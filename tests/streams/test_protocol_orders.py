@@ -131,7 +131,7 @@ def naive_clumps(y: list[int], concentration: float, generator: torch.Generator,
         begin, so_far = 0, 0.0
         for number, draw in enumerate(draws):
             so_far += draw / sum(draws)
-            end = len(mine) if number == len(draws) - 1 else round(so_far * len(mine))
+            end = len(mine) if number == len(draws) - 1 else int(so_far * len(mine))
             slots[number].append(mine[begin:end])
             begin = end
     return [i for slot in slots for c in torch.randperm(len(slot), generator=generator).tolist() for i in slot[c]]

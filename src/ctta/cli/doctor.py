@@ -153,5 +153,5 @@ def _print_recommendation(console: Console, diagnosis: Diagnosis) -> None:
         console.print(f"  {reason}", highlight=False, markup=False)
     if diagnosis.seconds:
         steps = ", ".join(f"{1000 * taken:.0f} ms for {size}" for size, taken in diagnosis.seconds.items())
-        console.print(f"  A step on this machine, by images in the batch: {steps}.", highlight=False)
+        console.print(f"  A step on this machine without the guard, by images in the batch: {steps}.", highlight=False)
     console.print()

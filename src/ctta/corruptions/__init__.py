@@ -141,17 +141,17 @@ def corrupt_at(images: Tensor, name: str, severity: float, *, seed: int = 0, sca
     return result.to(images.device)
 
 
-def constants(name: str, *, severity: int = 5, side: int = 32, scale: Scale | None = None) -> dict[str, float]:
-    """Return the constants that `corrupt` uses.
+def constants(name: str, *, severity: float = 5, side: int = 32, scale: Scale | None = None) -> dict[str, float]:
+    """Return the constants that `corrupt` and `corrupt_at` use.
 
     Args:
         name: One of `CORRUPTIONS` or `HELD_OUT`.
-        severity: 1 to 5.
+        severity: A number from 0 to 5. `corrupt` takes only whole ones from 1.
         side: The shorter side of the images, in pixels.
         scale: "cifar", "imagenet", or None to choose by `side`.
     """
     _check_name(name)
-    _check_severity(severity)
+    _check_any_severity(severity)
     _check_scale(scale)
     return constants_at(name, severity, side, scale)
 

@@ -66,7 +66,7 @@ class SHOT(Adapter):
         labels: Literal["clusters", "confident"] = "clusters",
         threshold: float = 0.9,
         layers: Literal["norm", "all"] = "norm",
-        eps: float = _EPS,
+        eps: float = 1e-5,
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, **with_defaults(self.defaults, shared))
@@ -78,6 +78,7 @@ class SHOT(Adapter):
         check_bounds(self, beta=(0, math.inf), threshold=(0, 1), eps=(0, 1))
         use_batch_statistics(self.student)
         head = {id(p) for p in self.student.head.parameters()}
+        # Differs from the authors' code: every kind of norm layer learns, so that networks without batch norm work too.
         parameters = norm_affine(self.student) if layers == "norm" else self.student.parameters()
         self.begin(p for p in parameters if id(p) not in head)
 

@@ -49,15 +49,17 @@ def in_clumps(
         concentration: Parameter of the Dirichlet distribution: how evenly a class is distributed over time slots.
         generator: Draws the shares.
         most: The largest number of time slots; None uses one for each class that occurs.
-        shuffled: Show the classes of a slot in random order, not in that of their labels.
+        shuffled: As PeTTA's authors do it: the classes of a slot in random order, not in that of their labels, and the
+            ends of the shares rounded down.
     """
     classes = torch.unique(y)
     slots: list[list[Tensor]] = [[] for _ in range(min(len(classes), most or len(classes)))]
     for label in classes:
         mine = (y == label).nonzero().flatten()
         weights = dirichlet_weights(len(slots), concentration, generator)
-        cuts = ((weights / weights.sum()).cumsum(0)[:-1] * len(mine)).round().long().clamp(0, len(mine)).tolist()
-        for slot, part in zip(slots, torch.tensor_split(mine, cuts), strict=True):
+        ends = (weights / weights.sum()).cumsum(0)[:-1] * len(mine)
+        cuts = (ends if shuffled else ends.round()).long().clamp(0, len(mine))
+        for slot, part in zip(slots, torch.tensor_split(mine, cuts.tolist()), strict=True):
             slot.append(part)
     if shuffled:
         slots = [[slot[i] for i in torch.randperm(len(slot), generator=generator).tolist()] for slot in slots]
