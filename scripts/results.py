@@ -22,6 +22,9 @@ cost of a step.
 
 If there are runs on several files or sets of domains, the region says which it shows: ``@data=DIGEST``, the first
 digits of the digest of the data, and ``@domains=NUMBER``. ``@seeds=NUMBER`` leaves out rows of runs with fewer seeds.
+
+``<!-- leads: LABEL -> HEADING, ... -->`` is a table of the differences of some rows, with a line for each stream whose
+region has a title, ``@title=SOME_WORDS``.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ from ctta.paper import Cell, Outcome, experiment
 from ctta.paper.numbers import SETTINGS
 from ctta.protocol import protocol_of
 from ctta.registry import method
+from docgen.leads import Differences, leads
 from docgen.run_commands import commands_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -55,6 +59,7 @@ FORMS: Mapping[str, tuple[str, dict[str, object]]] = {
     **{f"{name} loss=come": (name, {"loss": "come"}) for name in ("eata", "sar", "tent")},
 }
 REGION = re.compile(r"(<!-- (table|networks|runs): ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+LEADS = re.compile(r"(<!-- leads: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def main() -> int:
@@ -75,6 +80,7 @@ def main() -> int:
 
 def filled(text: str, records: Sequence[Record]) -> str:
     """Return the page with its tables filled in."""
+    titled: dict[str, Differences] = {}
 
     def table(found: re.Match[str]) -> str:
         begin, kind, what, end = found.groups()
@@ -82,12 +88,15 @@ def filled(text: str, records: Sequence[Record]) -> str:
         chosen = dict(word[1:].split("=") for word in what.split() if word[0] == "@")
         shown = [record for record in records if _chosen(record, chosen)]
         if kind == "runs":
-            made = run_lines(words, shown, least_seeds=int(chosen.get("seeds", 1)))
+            made, differences = run_lines(words, shown, least_seeds=int(chosen.get("seeds", 1)))
+            if "title" in chosen:
+                titled[chosen["title"].replace("_", " ")] = differences
         else:
             made = {"table": lines, "networks": network_lines}[kind](words, shown)
         return begin + "\n".join(made) + "\n" + end
 
-    return REGION.sub(table, text)
+    text = REGION.sub(table, text)
+    return LEADS.sub(lambda found: found[1] + "\n".join([*leads(found[2], titled), found[3]]), text)
 
 
 def _chosen(record: Record, words: Mapping[str, str]) -> bool:
@@ -151,8 +160,11 @@ def network_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     return [*table, "", *_block(record for row in rows.values() for record in row if record)]
 
 
-def run_lines(what: Sequence[str], records: Sequence[Record], *, least_seeds: int = 1) -> list[str]:
-    """Return a table of all runs on one stream in Markdown, followed by the commands that made it."""
+def run_lines(what: Sequence[str], records: Sequence[Record], *, least_seeds: int = 1) -> tuple[list[str], Differences]:
+    """Return a table of all runs on one stream in Markdown, followed by the commands that made it; and its differences.
+
+    The differences are those from the row that the region names, by the labels shown.
+    """
     *stream, against = what[:7]
     columns = what[7:]
     found = [record for record in records if _stream_of(record) == stream]
@@ -163,13 +175,14 @@ def run_lines(what: Sequence[str], records: Sequence[Record], *, least_seeds: in
     shared = set.intersection(*(set(row.seeds) for row in rows(found)))
     table = rows([record for record in found if record.spec.seed in shared])
     pairing = pair_rows(table, lambda record: RunFolder(DOCS / "results" / record.address).read_steps(), against)
-    differences = {difference.label: str(difference) for difference in pairing.differences}
+    by_label = {difference.label: str(difference) for difference in pairing.differences}
+    differences = {_short(row): by_label[row.label] for row in table if row.label in by_label}
     costs = costs_of_steps() if "cost" in columns else {}
     body = [
         [
             _short(row).replace("*", "\\*"),
             f"{row.mean:.2f}" + ("" if row.spread is None else f" ± {row.spread:.2f}"),
-            differences.get(row.label, ""),
+            differences.get(_short(row), ""),
             *(_cost(row.label, costs) if name == "cost" else _column(name, row.records) for name in columns),
             str(len(row.seeds)),
         ]
@@ -177,7 +190,7 @@ def run_lines(what: Sequence[str], records: Sequence[Record], *, least_seeds: in
     ]
     titles = ("cost of a step" if name == "cost" else name for name in columns)
     head = ["", "error", f"difference from {against}", *titles, "seeds"]
-    return [
+    lines = [
         _line(head),
         "|" + "---|" * len(head),
         *map(_line, body),
@@ -185,6 +198,7 @@ def run_lines(what: Sequence[str], records: Sequence[Record], *, least_seeds: in
         "",
         *_block(record for row in table for record in row.records),
     ]
+    return lines, differences
 
 
 def _short(row: Row) -> str:

@@ -337,6 +337,29 @@ def test_a_control_predicts_with_all_passes_and_learns_as_published(
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-9)
 
 
+def test_leaving_the_view_out_of_the_prediction_changes_nothing_that_trio_learns() -> None:
+    x = stream()[0]
+    whole = ctta.Trio(net(), statistics="source")
+    two = part("parts_of_trio").TwoPredict(net(), statistics="source")
+    with torch.no_grad():
+        expected = (two.student(x) + two.teacher(x.flip(-1))) / 2
+    step = two.step(x)
+    torch.testing.assert_close(step.logits, expected, rtol=0, atol=1e-12)
+    assert step.loss == whole.step(x).loss and not torch.equal(step.logits, whole.predict(x))
+    for mine, theirs in zip(two.student.parameters(), whole.student.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    with torch.no_grad():
+        expected = (two.student(x) + two.teacher(x.flip(-1))) / 2
+    torch.testing.assert_close(two.predict(x), expected, rtol=0, atol=1e-12)
+
+
+def test_trio_with_the_colour_view_is_trio_with_the_published_view() -> None:
+    x = stream()[0]
+    step = part("parts_of_trio").ColourView(net(), lr=0.01).step(x)
+    same, usual = ctta.Trio(net(), lr=0.01, view=View()).step(x), ctta.Trio(net(), lr=0.01).step(x)
+    assert torch.equal(step.logits, same.logits) and step.loss == same.loss != usual.loss
+
+
 def test_the_control_without_learning_averages_three_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(part("controls"), "GEOMETRIC", same_images)
     control, x = part("controls").FreeBN(net(), statistics="source"), stream()[0]

@@ -167,7 +167,7 @@ def test_a_table_of_runs_keeps_protocols_with_other_options_and_rounds_apart(
     monkeypatch.setattr(results, "costs_of_steps", lambda: {"tent": 2.06})
 
     def rows(*what: str) -> list[str]:
-        lines: list[str] = results.run_lines(["cifar10-c", "bn", *what], records)
+        lines: list[str] = results.run_lines(["cifar10-c", "bn", *what], records)[0]
         return lines[2 : lines.index("")]
 
     assert rows("correlated", "5", "200", "40", "source") == ["| source | 50.00 |  | 1 |"]
@@ -195,6 +195,26 @@ def test_a_table_of_runs_may_leave_out_rows_with_fewer_seeds(
 
     assert methods_and_seeds("") == [("bn", "1"), ("tent", "1"), ("source", "1")]
     assert methods_and_seeds(" @seeds=2") == [("tent", "2"), ("source", "2")]
+
+
+def test_leads_are_the_differences_of_the_titled_tables(
+    results: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for network, wrong in (("one", {"source": 10, "bn": 4}), ("two", {"source": 8, "tent": 2})):
+        for method, count in wrong.items():
+            record = run_on(network, method, count)
+            write_run(tmp_path / "results", record.to_json(), steps_of((count,) * len(CORRUPTIONS), CORRUPTIONS))
+    monkeypatch.setattr(results, "DOCS", tmp_path)
+    records = read_records(tmp_path / "results")
+    table = "<!-- runs: cifar10-c {} continual 5 200 40 source @title=stream_{} -->\n<!-- end -->\n"
+    streams = table.format("one", 1) + table.format("two", 2)
+    page = results.filled(streams + "<!-- leads: bn -> BN, tent -> Tent -->\n<!-- end -->", records)
+    shown = page[page.index("<!-- leads") :].splitlines()[1:-1]
+    # Of every ten images 4 are wrong instead of 10, and 2 instead of 8.
+    assert shown[0] == "| stream | BN | Tent |"
+    assert [line.split(" ± ")[0] for line in shown[2:]] == ["| stream 1 | -60.00", "| stream 2 | – | -60.00"]
+    with pytest.raises(SystemExit, match="no titled table has a row 'sar'"):
+        results.filled(streams + "<!-- leads: sar -> SAR -->\n<!-- end -->", records)
 
 
 def test_runs_on_other_images_are_not_in_one_table(results: ModuleType) -> None:
