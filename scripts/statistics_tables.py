@@ -69,21 +69,28 @@ def by_stream(errors: Errors) -> list[str]:
         [kind, *(f"{row[choice]:.1f}" for choice in choices), f"{behind('auto', row):+.1f}"]
         for kind, row in errors.items()
     ]
-    return _table(["stream", *choices, "auto - best"], body)
+    return _table(["stream", *choices, "auto - best fixed"], body)
 
 
 def summary(measurements: Mapping[str, Errors]) -> list[str]:
     """Return a table with the mean error of every choice and, in brackets, how far it is at most behind the best."""
-    choices = [*FIXED, "auto"]
+    measured = [next(iter(errors.values())) for errors in measurements.values()]
+    choices = list(dict.fromkeys([*FIXED, *(choice for row in measured for choice in row if choice != "auto"), "auto"]))
     body = []
     for name, errors in measurements.items():
         rows = list(errors.values())
-        worst = {choice: max(behind(choice, row) for row in rows) for choice in choices}
         near = sum(round(behind("auto", row), 6) <= 0.5 for row in rows)
-        shown = [f"{mean(row[choice] for row in rows):.1f} ({worst[choice]:.1f})" for choice in choices]
+        shown = [_mean_and_worst(choice, rows) for choice in choices]
         model, method = name.rsplit("_", 1)
         body.append([f"`{model}`", method, *shown, f"{near} of {len(rows)}"])
     return _table(["network", "method", *choices, "`auto` within 0.5"], body)
+
+
+def _mean_and_worst(choice: str, rows: Sequence[Mapping[str, float]]) -> str:
+    """The mean error of a choice and how far it is at most behind the best fixed one, if it was measured."""
+    if choice not in rows[0]:
+        return "–"
+    return f"{mean(row[choice] for row in rows):.1f} ({max(behind(choice, row) for row in rows):.1f})"
 
 
 def behind(choice: str, row: Mapping[str, float]) -> float:
