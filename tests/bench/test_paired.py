@@ -76,6 +76,11 @@ def test_seeds_are_averaged_and_do_not_make_the_error_smaller() -> None:
     assert combined([Paired(1.0, None)]) == (1.0, None)
 
 
+def test_the_standard_error_of_single_batches_is_that_over_the_seeds() -> None:
+    # Deviations of -2, -1 and 3 from the mean of 3: a variance of 7, over three seeds.
+    assert combined([Paired(1.0, None), Paired(2.0, None), Paired(6.0, None)]) == pytest.approx((3.0, math.sqrt(7 / 3)))
+
+
 def table_of(runs: dict[tuple[str, int], Steps]) -> tuple[list[Row], dict[str, Steps]]:
     made = [(Record.from_json(record_of(method, steps, seed=seed)), steps) for (method, seed), steps in runs.items()]
     return rows([record for record, _ in made]), {record.address: steps for record, steps in made}

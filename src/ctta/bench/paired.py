@@ -40,7 +40,8 @@ class Difference:
         label: Label of the row.
         seeds: The seeds that both rows have.
         points: Mean error of the row minus that of the other, over these seeds, in percentage points.
-        standard_error: Standard error of the difference; None if every domain has a single batch.
+        standard_error: Standard error of the difference; None if there is one seed, and every domain has a single
+            batch.
     """
 
     label: str
@@ -176,16 +177,19 @@ def combined(seeds: Sequence[Paired]) -> Paired:
     """The mean difference over seeds.
 
     A different seed may show the same images in a different order, so several seeds do not make the standard error
-    smaller: it is the root mean square of theirs.
+    smaller: it is the root mean square of theirs. If every domain has a single batch, no seed has one; then it is that
+    over the seeds, which is rough for a few of them.
 
     Args:
         seeds: The difference with each seed.
     """
+    points = [found.points for found in seeds]
     errors = [found.standard_error for found in seeds if found.standard_error is not None]
-    return Paired(
-        statistics.fmean(found.points for found in seeds),
-        math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else None,
-    )
+    if errors:
+        error = math.sqrt(statistics.fmean(error**2 for error in errors))
+    else:
+        error = statistics.stdev(points) / math.sqrt(len(points)) if len(points) > 1 else None
+    return Paired(statistics.fmean(points), error)
 
 
 def paired_table(pairing: Pairing, form: str = "text") -> str:

@@ -164,8 +164,8 @@ class Auto(_Short):
     """Blend batch and source, but keep to the source if a batch holds few classes or images and shows no shift.
 
     Short form: ``auto``. Under a clear shift, a share of a little less than half is near the best fixed choice if
-    classes are mixed. Without a shift, the source is better: a little in large batches of mixed classes, and by far if a
-    batch holds few images or few classes. Two numbers tell these cases apart without labels: how concentrated recent
+    classes are mixed. Without a shift, the source is better: a little in large batches of mixed classes, and by far if
+    a batch holds few images or few classes. Two numbers tell these cases apart without labels: how concentrated recent
     predictions are on few classes, c, and the shift, m. The shift is the divergence of `Misfit`. That of a single deep
     layer says more about the classes in the batch than about the shift; the mean over the layers so far does not.
 
