@@ -56,6 +56,7 @@ COSTS = DOCS / "results" / "costs.json"
 #: Forms of methods that have a paper of their own, by label: the method and its settings.
 FORMS: Mapping[str, tuple[str, dict[str, object]]] = {
     "asr base=roid": ("asr", {"base": "roid"}),
+    "lame affinity=knn": ("lame", {"affinity": "knn"}),
     **{f"{name} loss=come": (name, {"loss": "come"}) for name in ("eata", "sar", "tent")},
 }
 REGION = re.compile(r"(<!-- (table|networks|runs): ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -139,7 +140,9 @@ def network_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     runs = [r for r in records if r.spec.data_name == dataset and r.spec.images == int(images) and _plain(r)]
     rows: dict[str, list[Record | None]] = {}
     for label, (name, settings) in {**{name: (name, {}) for name in built_in()}, **FORMS}.items():
-        rows[label + after_mark(name)] = [_run_of(name, model, settings, runs) for model in norms]
+        rows[label.replace(name, name + after_mark(name), 1)] = [
+            _run_of(name, model, settings, runs) for model in norms
+        ]
         if method(name).norm_recipes:
             rows[f"{label}, `--norm`"] = [
                 None if norm is None else _run_of(name, model, settings | _norm_settings(name, norm, dataset), runs)
@@ -246,7 +249,7 @@ def costs_of_steps() -> dict[str, float]:
 
 
 def _cost(label: str, costs: Mapping[str, float]) -> str:
-    cost = costs.get(label.removesuffix(AFTER).split(",")[0])
+    cost = costs.get(label.replace(AFTER, "").split(",")[0])
     return "–" if cost is None else f"{cost:.1f}"
 
 
