@@ -4,8 +4,9 @@ python scripts/statistics_tables.py            write the page
 python scripts/statistics_tables.py --check    write nothing; exit 1 if the page is stale
 
 ``python -m benchmarks.choice_of_statistics --json FILE`` makes a measurement. A region of the page ends with
-``<!-- end -->``. ``<!-- choice: FILE -->`` is a table of every kind of stream, and ``<!-- choices: FILE ... -->`` sums
-up several measurements.
+``<!-- end -->``. ``<!-- choice: FILE -->`` is a table of every kind of stream, ``<!-- choices: FILE ... -->`` sums up
+several measurements, and ``<!-- unadapted: NETWORK ... -->`` compares Trio with the unadapted networks on clean and on
+hardly corrupted images, from the files NETWORK_trio and NETWORK_bn.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ctta._system.files import write_atomically
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "statistics.md"
 MEASURED = PAGE.parent / "results" / "statistics"
 FIXED = ("source", "share:0.2", "share:0.4", "share:0.7", "batch")
-REGION = re.compile(r"(<!-- (choices?): ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+REGION = re.compile(r"(<!-- (choices?|unadapted): ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 #: The error of each choice of statistics, by the kind of stream.
 Errors = Mapping[str, Mapping[str, float]]
@@ -49,8 +50,11 @@ def filled(text: str) -> str:
 
     def table(found: re.Match[str]) -> str:
         begin, kind, names, end = found.groups()
-        errors = {name: read(name) for name in names.split()}
-        made = summary(errors) if kind == "choices" else by_stream(*errors.values())
+        if kind == "unadapted":
+            made = unadapted({name: (read(f"{name}_bn"), read(f"{name}_trio")) for name in names.split()})
+        else:
+            errors = {name: read(name) for name in names.split()}
+            made = summary(errors) if kind == "choices" else by_stream(*errors.values())
         return begin + "\n".join(made) + "\n" + end
 
     return REGION.sub(table, text)
@@ -84,6 +88,20 @@ def summary(measurements: Mapping[str, Errors]) -> list[str]:
         model, method = name.rsplit("_", 1)
         body.append([f"`{model}`", method, *shown, f"{near} of {len(rows)}"])
     return _table(["network", "method", *choices, "`auto` within 0.5"], body)
+
+
+def unadapted(networks: Mapping[str, tuple[Errors, Errors]]) -> list[str]:
+    """Return a table of the errors of unadapted networks and those of Trio, where the source is good.
+
+    Args:
+        networks: The errors without learning and those of Trio, by the name of the network.
+    """
+    good = [kind for kind in next(iter(networks.values()))[0] if kind.startswith(("clean", "severity 1"))]
+    body = []
+    for kind in good:
+        pairs = [(plain[kind]["source"], trio[kind]["auto"]) for plain, trio in networks.values()]
+        body.append([kind, *(f"{source:.1f}, {trio:.1f} ({trio - source:+.1f})" for source, trio in pairs)])
+    return _table(["stream", *(f"`{name}`" for name in networks)], body)
 
 
 def _mean_and_worst(choice: str, rows: Sequence[Mapping[str, float]]) -> str:

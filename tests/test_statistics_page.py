@@ -40,3 +40,19 @@ def test_a_choice_that_was_not_measured_has_a_dash(tmp_path: Path, monkeypatch: 
     assert "| misfit |" in lines[1]
     assert lines[3].endswith("| 13.0 (3.0) | 11.0 (1.0) | 0 of 1 |")
     assert lines[4].endswith("| 30.0 (20.0) | – | 11.0 (1.0) | 0 of 1 |")
+
+
+def test_trio_is_compared_with_the_unadapted_network_where_that_is_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, source, auto in (("net_bn", 6.0, 7.0), ("net_trio", 9.0, 8.5)):
+        errors = {kind: {"source": source, "auto": auto} for kind in ("clean, 64", "severity 1, 64", "severity 5, 64")}
+        (tmp_path / f"{name}.json").write_text(json.dumps({"errors": errors}))
+    monkeypatch.setattr(tables, "MEASURED", tmp_path)
+    lines = tables.filled("<!-- unadapted: net -->\n<!-- end -->\n").splitlines()
+    assert lines[1:-1] == [
+        "| stream | `net` |",
+        "| --- | --- |",
+        "| clean, 64 | 6.0, 8.5 (+2.5) |",
+        "| severity 1, 64 | 6.0, 8.5 (+2.5) |",
+    ]
