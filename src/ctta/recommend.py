@@ -77,8 +77,9 @@ def recommend(model: nn.Module, method: str | None = None) -> Recommendation:
 
 _TRIO = (
     "Trio: with ResNets on CIFAR-10-C and CIFAR-100-C and an EfficientNet on ImageNet-C and PACS, no published method "
-    "without source data had an error more than half a point lower where both were run; on clean images the source "
-    "itself may be better, by up to 3 points if classes are mixed and by 3 to 7 if they are sorted (docs/statistics.md)."
+    "without source data had an error more than half a point lower where both were run (docs/results.md). On clean "
+    "images the source itself may be better: by up to 3 points if classes are mixed, and by 3 to 7 if they are sorted "
+    "(docs/statistics.md)."
 )
 _TRIO_WITHOUT_BATCH_NORM = (
     "Trio, which had a lower error than the source, Tent and SAR with a small vision transformer and a ResNet with "
