@@ -28,8 +28,13 @@ FULL_COST: dict[str, dict[str, Any]] = {
     "sar": {"e_margin": 1.0, "reset_constant": 0.0},
 }
 
-#: Cheaper and more expensive forms of a method, by the label of their runs.
+#: Other forms of a method, by the label of their runs: cheaper or more expensive ones, and those of papers of their own.
 FORMS: dict[str, dict[str, Any]] = {
+    "asr base=roid": {"base": "roid"},
+    "eata loss=come": {"loss": "come"},
+    "lame affinity=knn": {"affinity": "knn"},
+    "sar loss=come": {"loss": "come"},
+    "tent loss=come": {"loss": "come"},
     "trio learns_from=norms": {"learns_from": "norms"},
     "trio learns_from=norms view=None": {"learns_from": "norms", "view": None},
     "trio teacher_views=4": {"teacher_views": 4},
@@ -65,8 +70,9 @@ class Subject:
 
     def adapter(self, name: str, precision: Precision = "fp32", **more: Any) -> Adapter:
         """Build a method, or a form of one, around a new copy of the network, at its highest cost."""
-        method = methods()[name.partition(" ")[0]]
-        own = FULL_COST.get(name, {}) | FORMS.get(name, {})
+        base = name.partition(" ")[0]
+        method = methods()[base]
+        own = FULL_COST.get(base, {}) | FORMS.get(name, {})
         options = method.recipe(self.recipe) | own | {"precision": precision} | more
         if self.views is not None and "views" in method.arguments():
             options["views"] = self.views
