@@ -28,7 +28,7 @@ FULL_COST: dict[str, dict[str, Any]] = {
     "sar": {"e_margin": 1.0, "reset_constant": 0.0},
 }
 
-#: Other forms of a method, by the label of their runs: cheaper or more expensive ones, and those of papers of their own.
+#: Other forms of a method, by the label of their runs: cheaper, more expensive, or with a paper of its own.
 FORMS: dict[str, dict[str, Any]] = {
     "asr base=roid": {"base": "roid"},
     "eata loss=come": {"loss": "come"},
