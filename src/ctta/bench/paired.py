@@ -185,11 +185,12 @@ def combined(seeds: Sequence[Paired]) -> Paired:
     """
     points = [found.points for found in seeds]
     errors = [found.standard_error for found in seeds if found.standard_error is not None]
+    standard_error = None
     if errors:
-        error = math.sqrt(statistics.fmean(error**2 for error in errors))
-    else:
-        error = statistics.stdev(points) / math.sqrt(len(points)) if len(points) > 1 else None
-    return Paired(statistics.fmean(points), error)
+        standard_error = math.sqrt(statistics.fmean(error**2 for error in errors))
+    elif len(points) > 1:
+        standard_error = statistics.stdev(points) / math.sqrt(len(points))
+    return Paired(statistics.fmean(points), standard_error)
 
 
 def paired_table(pairing: Pairing, form: str = "text") -> str:
