@@ -80,18 +80,24 @@ def outcomes(name: str, records: Sequence[Record]) -> list[Outcome]:
 
 
 def methods_by_cost(found: Sequence[Record]) -> list[Method]:
-    """Return every method, or form of one, with a measured cost and a run that beats the source.
+    """Return every method, or form of one, with a measured cost.
+
+    Those that are no better than the source are put at its error, so that the others have room, and their own error is
+    part of their names.
 
     Args:
         found: The runs on one stream.
     """
     costs = costs_of_steps()
     runs = {label_of(run.spec, source_free=True): run for run in found}
-    return [
-        Method(label_of(run.spec, source_free=True, predicts_first=run.predicts_first), costs[label], run.mean)
-        for label, run in runs.items()
-        if label in costs and run.mean < runs["source"].mean
-    ]
+    source = runs["source"].mean
+    shown = []
+    for label, run in runs.items():
+        if label in costs:
+            name = label_of(run.spec, source_free=True, predicts_first=run.predicts_first)
+            known = name if run.mean < source else f"{name} ({run.mean:.1f})"
+            shown.append(Method(known, costs[label], min(run.mean, source)))
+    return shown
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def plot_error_by_cost(methods: Sequence[Method], *, width: float = 7.0, height:
     """Plot the error of methods against the cost of a step, on a logarithmic axis.
 
     Args:
-        methods: The methods; the unadapted source, far above the others, is better left out.
+        methods: The methods. A few far above the others take the room from them.
         width: Width of the plot in inches.
         height: Height of the panel in points.
     """
