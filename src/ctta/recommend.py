@@ -162,7 +162,7 @@ def how_it_computes(adapter: Adapter, given: Collection[str]) -> Iterator[str]:
         yield 'fp32: precision="bf16" is faster only on processors with bf16 instructions (docs/speed.md).'
     inner = inner_of(adapter)
     if inner.window is None and "window" not in given:
-        yield "No window: every batch is learnt from as it comes, single images too."
+        yield "No window: every batch is learnt from as it comes."
     if inner._layout is torch.channels_last:
         yield "Memory layout channels_last, which is faster for convolutions."
     else:
