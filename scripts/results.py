@@ -49,16 +49,13 @@ from ctta.paper.numbers import SETTINGS
 from ctta.protocol import protocol_of
 from ctta.registry import method
 from docgen.leads import Differences, leads
+from docgen.markdown import table as markdown_table
 from docgen.run_commands import commands_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 COSTS = DOCS / "results" / "costs.json"
-#: Forms of methods that have a paper of their own, by label: the method and its settings.
-FORMS: Mapping[str, tuple[str, dict[str, object]]] = {
-    "asr base=roid": ("asr", {"base": "roid"}),
-    "lame affinity=knn": ("lame", {"affinity": "knn"}),
-    **{f"{name} loss=come": (name, {"loss": "come"}) for name in ("eata", "sar", "tent")},
-}
+#: Forms of methods that have a paper of their own, by the label of their runs.
+FORMS = ("asr base=roid", "eata loss=come", "lame affinity=knn", "sar loss=come", "tent loss=come")
 REGION = re.compile(r"(<!-- (table|networks|runs): ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 LEADS = re.compile(r"(<!-- leads: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -97,7 +94,7 @@ def filled(text: str, records: Sequence[Record]) -> str:
         return begin + "\n".join(made) + "\n" + end
 
     text = REGION.sub(table, text)
-    return LEADS.sub(lambda found: found[1] + "\n".join([*leads(found[2], titled), found[3]]), text)
+    return LEADS.sub(lambda found: f"{found[1]}{leads(found[2], titled)}\n{found[3]}", text)
 
 
 def _chosen(record: Record, words: Mapping[str, str]) -> bool:
@@ -139,10 +136,11 @@ def network_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     norms = {model: norm or None for model, _, norm in (network.partition("=") for network in networks)}
     runs = [r for r in records if r.spec.data_name == dataset and r.spec.images == int(images) and _plain(r)]
     rows: dict[str, list[Record | None]] = {}
-    for label, (name, settings) in {**{name: (name, {}) for name in built_in()}, **FORMS}.items():
-        rows[label.replace(name, name + after_mark(name), 1)] = [
-            _run_of(name, model, settings, runs) for model in norms
-        ]
+    for label in (*built_in(), *FORMS):
+        name, *changes = label.split()
+        settings: dict[str, object] = dict(change.split("=") for change in changes)
+        marked = " ".join([name + after_mark(name), *changes])
+        rows[marked] = [_run_of(name, model, settings, runs) for model in norms]
         if method(name).norm_recipes:
             rows[f"{label}, `--norm`"] = [
                 None if norm is None else _run_of(name, model, settings | _norm_settings(name, norm, dataset), runs)
@@ -159,8 +157,8 @@ def network_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     body = [[label, _cost(label, costs), *map(_against, row, source, best)] for label, row in rows.items()]
     note = ["", AFTER_NOTE] if any(AFTER in label for label in rows) else []
     head = ["", "cost of a step", *(f"`{model}`" for model in norms)]
-    table = [_line(head), "|" + "---|" * len(head), *map(_line, body), *note]
-    return [*table, "", *_block(record for row in rows.values() for record in row if record)]
+    table = markdown_table(head, body).splitlines()
+    return [*table, *note, "", *_block(record for row in rows.values() for record in row if record)]
 
 
 def run_lines(what: Sequence[str], records: Sequence[Record], *, least_seeds: int = 1) -> tuple[list[str], Differences]:
@@ -194,9 +192,7 @@ def run_lines(what: Sequence[str], records: Sequence[Record], *, least_seeds: in
     titles = ("cost of a step" if name == "cost" else name for name in columns)
     head = ["", "error", f"difference from {against}", *titles, "seeds"]
     lines = [
-        _line(head),
-        "|" + "---|" * len(head),
-        *map(_line, body),
+        *markdown_table(head, body).splitlines(),
         *(line for note in pairing.notes for line in ("", note)),
         "",
         *_block(record for row in table for record in row.records),
@@ -325,7 +321,7 @@ def _table(outcomes: Sequence[Outcome], *, by_domain: bool) -> list[str]:
             line += ["–", "–"] if told is None else [f"{told.mean:.1f}", f"{mean - told.mean:+.1f}"]
         body.append([*line, str(len(outcome.records))])
     note = ["", AFTER_NOTE] if any(after_mark(outcome.cell.procedure.method) for outcome in outcomes) else []
-    return [_line(head), "|" + "---|" * len(head), *(_line(line) for line in body), *note]
+    return [*markdown_table(head, body).splitlines(), *note]
 
 
 def _grid(outcomes: Sequence[Outcome]) -> list[str]:
@@ -334,12 +330,8 @@ def _grid(outcomes: Sequence[Outcome]) -> list[str]:
     rows, columns = (list(dict.fromkeys(label[part] for label in errors)) for part in (0, 1))
     best = min(errors.values())
     shown = {label: f"**{error:.2f}**" if error == best else f"{error:.2f}" for label, error in errors.items()}
-    body = [_line([row, *(shown[row, column] for column in columns)]) for row in rows]
-    return [_line(["", *columns]), "|" + "---|" * (len(columns) + 1), *body]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    body = [[row, *(shown[row, column] for column in columns)] for row in rows]
+    return markdown_table(["", *columns], body).splitlines()
 
 
 def _block(runs: Iterable[Record]) -> list[str]:

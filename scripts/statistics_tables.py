@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import mean
 
 from ctta._system.files import write_atomically
+from docgen.markdown import table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "statistics.md"
 MEASURED = PAGE.parent / "results" / "statistics"
@@ -48,16 +49,16 @@ def main() -> int:
 def filled(text: str) -> str:
     """Return the page with its tables filled in."""
 
-    def table(found: re.Match[str]) -> str:
+    def region(found: re.Match[str]) -> str:
         begin, kind, names, end = found.groups()
         if kind == "unadapted":
             made = unadapted({name: (read(f"{name}_bn"), read(f"{name}_trio")) for name in names.split()})
         else:
             errors = {name: read(name) for name in names.split()}
             made = summary(errors) if kind == "choices" else by_stream(*errors.values())
-        return begin + "\n".join(made) + "\n" + end
+        return begin + made + "\n" + end
 
-    return REGION.sub(table, text)
+    return REGION.sub(region, text)
 
 
 def read(name: str) -> Errors:
@@ -66,17 +67,17 @@ def read(name: str) -> Errors:
     return errors
 
 
-def by_stream(errors: Errors) -> list[str]:
+def by_stream(errors: Errors) -> str:
     """Return a table with a row for every kind of stream."""
     choices = list(next(iter(errors.values())))
     body = [
         [kind, *(f"{row[choice]:.1f}" for choice in choices), f"{behind('auto', row):+.1f}"]
         for kind, row in errors.items()
     ]
-    return _table(["stream", *choices, "auto - best fixed"], body)
+    return table(["stream", *choices, "auto - best fixed"], body)
 
 
-def summary(measurements: Mapping[str, Errors]) -> list[str]:
+def summary(measurements: Mapping[str, Errors]) -> str:
     """Return a table with the mean error of every choice and, in brackets, how far it is at most behind the best."""
     measured = [next(iter(errors.values())) for errors in measurements.values()]
     choices = list(dict.fromkeys([*FIXED, *(choice for row in measured for choice in row if choice != "auto"), "auto"]))
@@ -87,10 +88,10 @@ def summary(measurements: Mapping[str, Errors]) -> list[str]:
         shown = [_mean_and_worst(choice, rows) for choice in choices]
         model, method = name.rsplit("_", 1)
         body.append([f"`{model}`", method, *shown, f"{near} of {len(rows)}"])
-    return _table(["network", "method", *choices, "`auto` within 0.5"], body)
+    return table(["network", "method", *choices, "`auto` within 0.5"], body)
 
 
-def unadapted(networks: Mapping[str, tuple[Errors, Errors]]) -> list[str]:
+def unadapted(networks: Mapping[str, tuple[Errors, Errors]]) -> str:
     """Return a table of the errors of unadapted networks and those of Trio, where the source is good.
 
     Args:
@@ -101,7 +102,7 @@ def unadapted(networks: Mapping[str, tuple[Errors, Errors]]) -> list[str]:
     for kind in good:
         pairs = [(plain[kind]["source"], trio[kind]["auto"]) for plain, trio in networks.values()]
         body.append([kind, *(f"{source:.1f}, {trio:.1f} ({trio - source:+.1f})" for source, trio in pairs)])
-    return _table(["stream", *(f"`{name}`" for name in networks)], body)
+    return table(["stream", *(f"`{name}`" for name in networks)], body)
 
 
 def _mean_and_worst(choice: str, rows: Sequence[Mapping[str, float]]) -> str:
@@ -114,10 +115,6 @@ def _mean_and_worst(choice: str, rows: Sequence[Mapping[str, float]]) -> str:
 def behind(choice: str, row: Mapping[str, float]) -> float:
     """Return the error of a choice minus that of the best fixed one."""
     return row[choice] - min(row[fixed] for fixed in FIXED)
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body)]
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def test_trio_is_compared_with_the_unadapted_network_where_that_is_good(
     lines = tables.filled("<!-- unadapted: net -->\n<!-- end -->\n").splitlines()
     assert lines[1:-1] == [
         "| stream | `net` |",
-        "| --- | --- |",
+        "|---|---|",
         "| clean, 64 | 6.0, 8.5 (+2.5) |",
         "| severity 1, 64 | 6.0, 8.5 (+2.5) |",
     ]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from docgen.markdown import table
+
 #: The difference of every row of a table from the row that it is compared with, by the label shown.
 Differences = Mapping[str, str]
 
 
-def leads(columns: str, tables: Mapping[str, Differences]) -> list[str]:
+def leads(columns: str, tables: Mapping[str, Differences]) -> str:
     """Return a table in Markdown with a line for each stream on which one of the rows was run.
 
     Args:
@@ -22,9 +24,9 @@ def leads(columns: str, tables: Mapping[str, Differences]) -> list[str]:
     for label, _ in pairs:
         if not any(label in differences for differences in tables.values()):
             raise SystemExit(f"no titled table has a row {label!r}")
-    lines = [["stream", *(heading for _, heading in pairs)], ["---"] * (1 + len(pairs))]
-    for title, differences in tables.items():
-        cells = [differences.get(label, "–") for label, _ in pairs]
-        if any(cell != "–" for cell in cells):
-            lines.append([title, *cells])
-    return [f"| {' | '.join(line)} |" for line in lines]
+    rows = [
+        [title, *(differences.get(label, "–") for label, _ in pairs)]
+        for title, differences in tables.items()
+        if any(label in differences for label, _ in pairs)
+    ]
+    return table(["stream", *(heading for _, heading in pairs)], rows)

@@ -65,8 +65,8 @@ class Diagnosis:
         num_features: The size of the features, if it has a head.
         norms: How many norm layers of each type it has.
         recommended: The recommended method with its arguments, and why; None if it does not work with the model.
-        computes: The precision, layout and guard of the recommended adapter, and why; it depends on the device and the
-            process.
+        computes: The precision, window, layout and guard of the recommended adapter, and why; it depends on the
+            device and the process.
         not_recommended: Why nothing is recommended.
         seconds: How long a step of the recommended adapter takes on this machine without its guard, in seconds, by
             images in the batch. Empty if no image size was given.

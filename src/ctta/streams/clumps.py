@@ -40,7 +40,7 @@ def dirichlet_weights(count: int, concentration: float, generator: torch.Generat
 
 
 def in_clumps(
-    y: Tensor, concentration: float, generator: torch.Generator, *, most: int | None = None, shuffled: bool = False
+    y: Tensor, concentration: float, generator: torch.Generator, *, most: int | None = None, like_petta: bool = False
 ) -> Tensor:
     """Return the positions of labels in an order in which the classes come in clumps.
 
@@ -49,8 +49,8 @@ def in_clumps(
         concentration: Parameter of the Dirichlet distribution: how evenly a class is distributed over time slots.
         generator: Draws the shares.
         most: The largest number of time slots; None uses one for each class that occurs.
-        shuffled: As PeTTA's authors do it: the classes of a slot in random order, not in that of their labels, and the
-            ends of the shares rounded down.
+        like_petta: Do as PeTTA's authors: show the classes of a slot in random order, not in that of their labels, and
+            round the ends of the shares down, not to the nearest.
     """
     classes = torch.unique(y)
     slots: list[list[Tensor]] = [[] for _ in range(min(len(classes), most or len(classes)))]
@@ -58,9 +58,9 @@ def in_clumps(
         mine = (y == label).nonzero().flatten()
         weights = dirichlet_weights(len(slots), concentration, generator)
         ends = (weights / weights.sum()).cumsum(0)[:-1] * len(mine)
-        cuts = (ends if shuffled else ends.round()).long().clamp(0, len(mine))
+        cuts = (ends if like_petta else ends.round()).long().clamp(0, len(mine))
         for slot, part in zip(slots, torch.tensor_split(mine, cuts.tolist()), strict=True):
             slot.append(part)
-    if shuffled:
+    if like_petta:
         slots = [[slot[i] for i in torch.randperm(len(slot), generator=generator).tolist()] for slot in slots]
     return torch.cat([part for slot in slots for part in slot])

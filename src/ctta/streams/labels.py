@@ -74,7 +74,7 @@ def recurring_correlated(
     segments = []
     for domain in given(domains) * times:
         order = image_order(len(domain), seed, images)
-        clumps = in_clumps(domain.images.y[order].cpu(), concentration, generator, most=MOST_SLOTS, shuffled=True)
+        clumps = in_clumps(domain.images.y[order].cpu(), concentration, generator, most=MOST_SLOTS, like_petta=True)
         segments.append(Segment(domain.name, domain.severity, domain.images, order[clumps]))
     return Stream(segments, batch_size=batch_size)
 
