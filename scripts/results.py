@@ -138,12 +138,14 @@ def network_lines(what: Sequence[str], records: Sequence[Record]) -> list[str]:
     rows: dict[str, list[Record | None]] = {}
     for label in (*built_in(), *FORMS):
         name, *changes = label.split()
-        settings: dict[str, object] = dict(change.split("=") for change in changes)
+        settings = dict(change.split("=") for change in changes)
         marked = " ".join([name + after_mark(name), *changes])
         rows[marked] = [_run_of(name, model, settings, runs) for model in norms]
         if method(name).norm_recipes:
             rows[f"{label}, `--norm`"] = [
-                None if norm is None else _run_of(name, model, settings | _norm_settings(name, norm, dataset), runs)
+                None
+                if norm is None
+                else _run_of(name, model, {**settings, **_norm_settings(name, norm, dataset)}, runs)
                 for model, norm in norms.items()
             ]
     rows = {label: row for label, row in rows.items() if any(row)}
@@ -255,7 +257,7 @@ def usual_runs(records: Sequence[Record], dataset: str, model: str, images: int)
     return [record for record, fits in zip(records, fitting, strict=True) if fits and _plain(record)]
 
 
-def _run_of(name: str, model: str, settings: dict[str, object], runs: Sequence[Record]) -> Record | None:
+def _run_of(name: str, model: str, settings: Mapping[str, object], runs: Sequence[Record]) -> Record | None:
     alike = (r for r in runs if (r.spec.method, r.spec.model_name) == (name, model))
     return next((r for r in alike if own_settings(r.spec) == settings), None)
 
